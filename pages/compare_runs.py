@@ -13,6 +13,7 @@ from core.interpret.trace import Head
 from core.serialization import OLD_NAMES
 from core.studies import runs as study
 from dashboard.draw import compare_runs as draw
+from dashboard.draw.runs import names_of
 
 LABELS = ("First", "Second", "Third", "Fourth")
 # Links once held a measure's label, or its old name.
@@ -187,9 +188,8 @@ def names(summaries: Sequence[study.RunSummary]) -> list[str]:
         if len(tasks) == 1 and not item.named:
             name = name.removeprefix(f"{item.task}: ")
             name = name[:1].upper() + name[1:]
-        name = lab.cut(name, 30)
-        names.append(name if name not in names else f"{name} ({len(names) + 1})")
-    return names
+        names.append(lab.cut(name, 30))
+    return names_of(summaries, names)
 
 
 def sides(summaries: Sequence[study.RunSummary]) -> list[study.ComparedRun]:
@@ -198,6 +198,7 @@ def sides(summaries: Sequence[study.RunSummary]) -> list[study.ComparedRun]:
 
 
 def board(sides: list[study.ComparedRun]) -> None:
+    lab.caption(draw.apart_text(sides))
     measures = study.measures(sides)
     if not measures:
         st.info("None of these runs has measured anything yet.", icon=":material/hourglass_empty:")

@@ -112,6 +112,17 @@ def differences(sides: Sequence[study.ComparedRun]) -> tuple[list[list[str]], in
     return rows.to_numpy().tolist(), len(table) - len(different)
 
 
+def apart_text(sides: Sequence[study.ComparedRun]) -> str:
+    """The settings in which the runs differ, the first with its value in each."""
+    apart = study.differing([side.required_config for side in sides])
+    if not apart:
+        return "These runs have equal settings."
+    (first, texts), *others = apart.items()
+    values = ", ".join(plain(cut(text, 40)) for text in texts)
+    more = f", and in {', '.join(plain(name) for name, _ in others)}" if others else ""
+    return f"They differ in **{plain(first)}** ({values}){more}."
+
+
 VALUES: tuple[tuple[str, study.Value, Callable[[float], str]], ...] = (
     ("loss", lambda r: r.loss, number),
     ("accuracy", lambda r: r.sequence_accuracy, percent),

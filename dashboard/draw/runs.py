@@ -1,42 +1,42 @@
 """Runs: the names and numbers of its list, and its sentences."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
 
+from core.attention import AXES, entry
 from core.runs.ray_queue import ClusterState
-from core.studies.runs import RunSummary, rival
-from dashboard.draw.formats import STATES, byte_size, duration, number, percent, plain
+from core.studies.runs import MISSING, RunSummary, differing, rival
+from dashboard.draw.formats import STATES, byte_size, cut, duration, number, percent, plain, plural
 
 
-def names_of(items: Sequence[RunSummary]) -> list[str]:
-    """The name of each run; of several with one name, with the settings in which they differ."""
-    settings = [settings_of(item) for item in items]
-    values: dict[tuple[str, str], set[float | None]] = defaultdict(set)  # by name and setting
-    for item, own in zip(items, settings, strict=True):
-        for key in SETTINGS:
-            values[item.name, key].add(own.get(key))
-    labels = [
-        item.name
-        + "".join(f" · {key} {own[key]:g}" for key in own if len(values[item.name, key]) > 1)
-        for item, own in zip(items, settings, strict=True)
-    ]
-    counts, numbered = Counter[str](), list[str]()
-    for label in reversed(labels):
-        counts[label] += 1
-        numbered.append(f"{label} ({counts[label]})" if counts[label] > 1 else label)
-    return numbered[::-1]  # the oldest has no number
+def names_of(items: Sequence[RunSummary], names: Sequence[str] = ()) -> list[str]:
+    """The name of each run, or the one that `names` has for it; of several with one name, with the settings in which
+    they differ, else the time of each."""
+    result, groups = list(names or [item.name for item in items]), defaultdict[str, list[int]](list)
+    for at, name in enumerate(result):
+        groups[name].append(at)
+    for same in (places for places in groups.values() if len(places) > 1):
+        configs = {at: each for at in same if (each := items[at].config or items[at].tuned)}
+        apart = list(differing([*configs.values()]).items())[:3]
+        for index, at in enumerate(configs):
+            words = (setting_text(name, texts[index]) for name, texts in apart)
+            result[at] = " · ".join([result[at], *filter(None, words)])
+        labels = [result[at] for at in same]
+        for at, label in zip(same, labels, strict=True):
+            if labels.count(label) > 1:
+                result[at] += f" · {'example' if items[at].example else items[at].run.id[9:]}"
+    return result
 
 
-SETTINGS = ("seed", "d_model", "layers", "steps", "learning rate")
-
-
-def settings_of(item: RunSummary) -> dict[str, float]:
-    """The settings that a name may say; none of a run without a config."""
-    if not (config := item.config):
-        return {}
-    model = config.model
-    sizes = config.seed, model.d_model, model.layers, config.steps, config.learning_rate
-    return dict(zip(SETTINGS, sizes, strict=True))
+def setting_text(name: str, text: str) -> str:
+    """What a setting of a run says in its name: without positions, 4 heads, RoPE, learning rate 0.05."""
+    if text == "none":
+        return f"without {'positions' if name == 'position' else name}"
+    if name in AXES:
+        return entry(name, text).name
+    if text.isdecimal() and name.endswith("s"):
+        return plural(int(text), name.removesuffix("s"))
+    return "" if text == MISSING else f"{name} {cut(text, 20)}"
 
 
 def result_text(item: RunSummary) -> str:

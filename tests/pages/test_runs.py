@@ -16,7 +16,7 @@ import torch
 from scipy.stats import ttest_rel
 from streamlit.testing.v1 import AppTest
 
-from core.attention import ConfigError
+from core.attention import Choice, ConfigError
 from core.models import ModelConfig
 from core.runs import store
 from core.runs.archive import pack
@@ -33,6 +33,7 @@ from core.studies.runs import (
     load_sweep,
     maps_at,
     rival,
+    settings as settings_by_name,
     source_at,
 )
 from core.tasks import TaskConfig, make_task
@@ -448,16 +449,40 @@ def test_settings_that_differ_are_named_once():
         "attention.score": ["scaled_dot", "additive"],
     }
     assert {name: values[name] for name in differ} == differ
-    names = set().union(*(draw_compared.settings(run.config().to_json()) for run in runs))
+    names = set().union(*(settings_by_name(run.config().to_json()) for run in runs))
     assert "attention.num_heads" not in values and equal == len(names) - len(rows) - 3
 
 
 def test_names_leave_out_what_all_share_and_differ():
     items = [summarize(compared(name)) for name in ("a", "a", "x" * 99)]
-    assert names(items) == ["a", "a (2)", "x" * 29 + "…"]
+    assert names(items) == [*(f"a · {one.run.id[9:]}" for one in items[:2]), "x" * 29 + "…"]
     examples, _ = runs_to_compare(list_summaries())
     assert [item.run for item in examples] == list(EXAMPLE_RUNS), "the first choice"
     assert names(examples) == ["Transformer", "Recurrent, dot product"]
+
+
+def test_equal_names_say_the_setting_that_differs():
+    """By one setting of each kind: a choice, a number, and several at once; never by a number in brackets."""
+    base = recommended(make_task(TaskConfig.of("reverse")))
+
+    def named(**settings: Any) -> list[str]:
+        other = vary(base, *settings.popitem())
+        runs = [create_run(config, name="a") for config in (base, other)]
+        items = [summarize(run) for run in runs]
+        assert names(items) == draw_runs.names_of(items)
+        return names(items)
+
+    assert named(position=Choice("none")) == ["a · Sinusoidal", "a · without positions"]
+    assert named(num_heads=1) == ["a · 2 heads", "a · 1 head"]
+    assert named(score=Choice("dot")) == ["a · Scaled dot product", "a · Dot product"]
+    assert named(learning_rate=0.05) == ["a · learning rate 0.005", "a · learning rate 0.05"]
+    unlike = [create_run(config) for config in (base, vary(base, "position", Choice("none")))]
+    for run in unlike:
+        run.append(Record(0, loss=3.4, sequence_accuracy=0.0))
+    ids = [run.id for run in unlike]
+    page = page_text(open_at("compare_runs", runs=",".join(ids)))
+    assert "They differ in **position** (sinusoidal, none)." in page
+    assert "Transformer · without positions" in page and "(2)" not in page
 
 
 def test_latest_takes_the_last_measured():
