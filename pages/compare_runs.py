@@ -14,6 +14,7 @@ from core.serialization import OLD_NAMES
 from core.studies import runs as study
 from dashboard.draw import compare_runs as draw
 from dashboard.draw.runs import names_of
+from dashboard.draw.train import reads
 
 LABELS = ("First", "Second", "Third", "Fourth")
 # Links once held a measure's label, or its old name.
@@ -112,7 +113,6 @@ def usual_step(same: Sequence[study.ComparedRun]) -> int:
 
 
 HEIGHT, LINK = 260, "compare_runs"
-READS = "output (row) takes from → input (column)"
 DRAW_CURVES = """
 import altair as alt
 import pandas as pd
@@ -291,7 +291,7 @@ def draw_maps(
             key=f"compare_runs:maps:{len(maps.rows)}:{len(maps.columns)}",
             height=HEIGHT,
             link=LINK,
-            reads=READS,
+            reads=reads(maps.maps[0].run.task),
             frames=frames,
             fact=f"Attention of {len(maps.maps)} runs at step {controls.step:,} on one held-out example",
         )
@@ -319,7 +319,7 @@ def draw_difference(maps: study.Maps, step: int) -> np.ndarray:
             maps.columns,
             link=LINK,
             height=HEIGHT,
-            reads=READS,
+            reads=reads(maps.maps[0].run.task),
             key=f"compare_runs:apart:{len(maps.rows)}:{len(maps.columns)}",
             fact=f"{first.run.name} minus {second.run.name}",
         )

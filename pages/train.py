@@ -17,7 +17,7 @@ from core.runs.machine import line
 from core.runs.runs import Run
 from core.studies import runs as study
 from core.studies.decode import Checkpoint
-from core.tasks import TaskConfig, make_task, task_entry
+from core.tasks import TaskConfig, make_task
 from dashboard.draw import train as draw
 
 # The controls of Train: those of the next run, and which figures of a run are drawn.
@@ -186,7 +186,7 @@ def _figures(data: study.RunData, state: str = "") -> None:
 def draw_run(data: study.RunData, state: str = "") -> None:
     """Draw the figures of a run under `state`, else under its task."""
     ink, task, config = lab.Ink.of(lab.theme()), data.task, data.required_config
-    lab.paragraph(state or f"**{task.name}.** {task_entry(task.key).meaning}")
+    lab.paragraph(state or draw.task_text(task))
     with st.container(gap="small", key="train:now"):
         left, right = st.columns(2, gap="medium")
         below = st.container()
@@ -292,7 +292,7 @@ def attention_over_time(data: study.RunData) -> study.Moment:
             frames=frames,
             live=data.live,
             title=f"Held-out example, {head_name(*c.head)}",
-            reads=lab.READS[c.map_kind],
+            reads=draw.reads(data.task, c.map_kind),
             height=300,
         )
     step = last_step if state.frame is None else state.frame

@@ -1,5 +1,6 @@
 """Train: its sentences of numbers and the curves of a run."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from html import escape
@@ -25,17 +26,18 @@ from core.models import (
 from core.models.model_summary import NAMES
 from core.runs.folder import Status
 from core.studies import runs as study
-from core.tasks import Task
+from core.tasks import SPECIALS, Task, task_entry, task_of
 from core.training import (
     PASS,
     Prediction,
     Record,
     RunConfig,
 )
+from dashboard.draw.attention_view import READS
 from dashboard.draw.components import Cell, attention_import, source_of
 from dashboard.draw.curves import Curve, balanced_points, loss_curves, points
 from dashboard.draw.figures import CATEGORIES, Ink, Spec, Theme
-from dashboard.draw.formats import duration, number, percent, plain, score, share_text
+from dashboard.draw.formats import duration, number, percent, plain, plural, score, share_text
 from dashboard.draw.grids import bar_figure, image, joined_patches, tinted
 from dashboard.draw.tables import (
     DocumentWeights,
@@ -108,7 +110,7 @@ def _scores(record: Record, task: Task, baselines: Sequence[tuple[str, float]]) 
     )
     if task.form == "text":
         return (
-            f"{text}; the loss is {number(record.loss)} nats per {task.unit}, a random guess gives "
+            f"{text}; the loss is {number(record.loss)} nats per {task.unit}, {guess_text(task)} at random gives "
             f"{number(task.baseline_loss)}.{unknown}"
         )
     if record.sequence_accuracy is None:
@@ -138,7 +140,7 @@ def early_end(last: Record, config: RunConfig | None) -> str:
         return ""
     why = "the validation loss no longer fell" if config.patience else ""
     if config.finish_early and (last.sequence_accuracy or 0.0) >= PASS:
-        why = f"at least {percent(PASS)} of the sequences were correct"
+        why = f"at least {percent(PASS)} of the {task_of(config.task).whole} were correct"
     return why and f" It ended before step {config.steps:,}, since {why}."
 
 
@@ -149,9 +151,11 @@ def ending_text(status: Status, records: Sequence[Record], config: RunConfig | N
         return status.message
     accuracy = last.sequence_accuracy or 0.0
     early = early_end(last, config) if status.state == "finished" else ""
+    task = config and task_of(config.task)
+    name = "Accuracy" if task and task.form == "label" else "Sequence accuracy"
     return (
-        f"{status.message}{early} Sequence accuracy is {percent(accuracy)} on {last.held_out:,} "
-        "held-out items."
+        f"{status.message}{early} {name} is {percent(accuracy)} on {last.held_out:,} held-out "
+        f"{task.whole if task else 'items'}."
     )
 
 
@@ -170,21 +174,54 @@ def pace(record: Record, machine: str = "") -> str:
 MAX_HEADS = 4  # lines that can be told apart
 
 
+def guess_text(task: Task) -> str:
+    """What the guess is whose loss is to beat: of a uniform one, out of which tokens or classes it takes one.
+
+    Marks are the tokens for padding, begin, end and what is unknown, and those without a letter or digit.
+    """
+    if task.form == "series":
+        return "the mean"
+    count = len(task.classes or task.target_vocab)
+    if not math.isclose(task.baseline_loss, math.log(count)):
+        return "class frequencies"
+    if task.classes:
+        return f"one of {count} classes"
+    marks = set(SPECIALS)
+    if task.unit != "character":
+        marks |= {one for one in task.target_vocab.tokens if not any(map(str.isalnum, one))}
+    return f"one of {plural(count - len(marks), task.unit)} + {len(marks)} marks"
+
+
+TRANSLATED = {  # by the language of a task's number words
+    "de": "Ninety-five in German is *fünf und neun zig*: five and nine tens.",
+    "fr": "Ninety-five in French is *quatre vingt quinze*: four twenties, fifteen.",
+}
+
+
+def task_text(task: Task) -> str:
+    """A run's task in a sentence; of number words, what one of them means word for word."""
+    language = dict(task.config.params).get("language")
+    return f"**{task.name}.** {task_entry(task.key).meaning} {TRANSLATED.get(str(language), '')}".strip()
+
+
+def reads(task: Task, kind: str = "cross") -> str:
+    """What a map's rows and columns are: with teacher forcing, the outputs are those that are correct."""
+    correct = kind == "cross" and task.form == "pairs"
+    return f"correct {READS[kind]}" if correct else READS[kind]
+
+
 def loss_chart(task: Task, records: Sequence[Record]) -> tuple[str, list[Curve], dict[str, Any]]:
     """Validation and training loss, and the loss of guessing: title, curves and the rest of the chart.
 
     The axis ends at three times guessing or at the start, so that a spike does not flatten the rest.
     """
     losses = [r.loss or 0.0 for r in records]
-    guess, words = task.baseline_loss, {"label": "class frequencies", "series": "the mean"}
+    guess = task.baseline_loss
     return (
         "Squared error" if task.form == "series" else "Loss",
         loss_curves(records),
         {
-            "guess": (
-                guess,
-                f"{words.get(task.form, f'a random {task.unit}')}: {number(guess)}",
-            ),
+            "guess": (guess, f"{guess_text(task)}: {number(guess)}"),
             "high": max(guess, losses[0] or guess, min(max(losses), 3 * guess)),
             "alt": "Validation and training loss over training.",
         },

@@ -1,5 +1,6 @@
 """The pages Train and Fine-tune without a browser and without a worker: what each state of a run's folder looks like."""
 
+import math
 import re
 from dataclasses import replace
 from typing import Any
@@ -14,6 +15,7 @@ from core.models import ModelConfig, sentence_spans
 from core.pretrained.finetune import build, parse, usual
 from core.pretrained.finetune_run import config_of, create
 from core.runs import archive as validate
+from core.runs.folder import Status
 from core.runs.runs import Run, create_run, list_runs
 from core.runs.sweeps import create_sweep
 from core.runs.worker import work
@@ -44,6 +46,7 @@ from tests.pages.app import (
     open_page,
     page_cases,
     page_text,
+    pictures_of,
     set_control,
     set_state,
 )
@@ -875,3 +878,41 @@ def test_what_is_tried_says_where_it_acted():
         app = open_train()
         app.button(key=f"train:try:{index}").click().run()
         assert re.search(f"{OTHER}.*{re.escape(says)}", page_text(app).replace("**", ""))
+
+
+# The words of a task: what its figures call a guess, an output and a score.
+
+
+@pytest.mark.parametrize("entry", TASKS, ids=lambda entry: entry.key)
+def test_the_line_of_chance_says_what_it_guesses(entry):
+    task = make_task(TaskConfig.of(entry.key))
+    words = train.draw.loss_chart(task, [Record(0, loss=1.0)])[2]["guess"][1]
+    numbers = [int(one.replace(",", "")) for one in re.findall(r"\b\d[\d,]*(?= )", words)]
+    if words.startswith("one of"):
+        assert words.endswith(f": {number(math.log(sum(numbers)))}"), words
+        assert math.isclose(task.baseline_loss, math.log(sum(numbers)))
+    else:
+        assert words.startswith("the mean" if task.form == "series" else "class frequencies")
+
+
+def test_scores_of_classes_have_no_sequences():
+    for key, says in (
+        ("iris", "Accuracy is 97\u00a0% on 30 held-out rows"),
+        ("reverse", "Sequence"),
+    ):
+        config = recommended(make_task(TaskConfig.of(key)))
+        records = [Record(9, sequence_accuracy=0.97, held_out=30)]
+        text = train.draw.ending_text(Status("finished", "Done."), records, config)
+        assert says in text and ("Sequence" in text) == (key == "reverse")
+
+
+def test_outputs_of_a_map_are_the_correct_ones():
+    app = open_train()
+    (picture,) = (one for one in pictures_of(app).values() if hasattr(one, "reads"))
+    assert picture.reads == "correct output (row) attends to → input (column)"
+
+
+def test_number_words_are_translated():
+    for language, word in (("de", "five and nine tens"), ("fr", "four twenties, fifteen")):
+        assert word in train.draw.task_text(make_task(TaskConfig.of("numbers", language=language)))
+    assert train.draw.task_text(make_task(TaskConfig.of("copy"))).endswith("letters again.")
