@@ -201,7 +201,7 @@ def explore() -> None:
             lab.Move(
                 "Move the sentence",
                 Controls.state(position=Choice("rope"), idea="shift", shift=5),
-                "The same words have the same scores five positions later. Pick Sinusoidal above and they change.",
+                "The same words have the same scores five positions later. With sinusoids, one changes.",
             ),
             lab.Move(
                 "Prefer near words",
@@ -521,7 +521,7 @@ def both_orders(controls: Controls) -> None:
         lab.Tile("In order", short[0], effect.ordered[0]),
         lab.Tile("Sorted back", short[1], effect.restored[0]),
         effect.names,
-        fact=f"Largest change {lab.number(effect.largest)}",
+        fact=f"Largest change of a weight {lab.number(np.abs(effect.difference[0]).max())}",
         query=int(effect.change.argmax()),
         height=240,
         link="positions:shuffled",
@@ -537,8 +537,8 @@ def order_shift(controls: Controls) -> draw.Words:
     lab.as_python(effect=effect)
     maps_with_difference(
         "moved",
-        lab.Tile("At the start", "scores of head 0", effect.first[0]),
-        lab.Tile(f"{k} positions later", "after other words", effect.later[0]),
+        lab.Tile("At the start", f"scores of head {effect.head}", effect.first[effect.head]),
+        lab.Tile(f"{k} positions later", "after other words", effect.later[effect.head]),
         effect.names,
         signed=True,
         noun="score",

@@ -216,6 +216,11 @@ class ShiftEffect:
     largest: float  # of all differences, rounding included
     sinusoidal: float  # the same with sinusoids added instead
 
+    @property
+    def head(self) -> int:
+        """The head with the largest difference."""
+        return int(np.abs(self.difference).max((1, 2)).argmax())
+
 
 @torch.inference_mode()
 def shift_effect(

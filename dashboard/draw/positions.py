@@ -90,10 +90,21 @@ def table_curves(table: np.ndarray) -> list[Curve]:
     return [Curve(f"dimension {m}", list(enumerate(table[:, m].tolist()))) for m in sorted(dims)]
 
 
+def of_distance(what: str, variation: float) -> tuple[str, str]:
+    """Whether `what` depends on the distance alone, and " on average" where it does not.
+
+    `variation` is how far it varies between pairs at equal distance, at most.
+    """
+    if variation < SAME:
+        return f"{what} depends only on the distance.", ""
+    return f"At equal distance it varies by up to {number(variation)}.", " on average"
+
+
 def table_fact(added: study.Added) -> str:
-    mean = added.by_distance[:, 0]
+    mean, low, high = added.by_distance.T
+    average = of_distance("", float((high - low)[1]))[1]
     return (
-        f"The vectors of neighbouring positions have a cosine of **{number(mean[1])}**, "
+        f"The vectors of neighbouring positions have a cosine of **{number(mean[1])}**{average}, "
         f"those of the first and last of these {len(mean)} positions {number(mean[-1])}."
     )
 
@@ -107,14 +118,10 @@ def similarity_curve(added: study.Added) -> Curve:
 def similarity_words(added: study.Added) -> Words:
     mean, low, high = added.by_distance.T
     far, variation = min(5, len(mean) - 1), float((high - low).max())
-    alone = (
-        "This cosine of two position vectors depends only on the distance."
-        if variation < SAME
-        else f"At equal distance it varies by up to {number(variation)}."
-    )
+    alone, average = of_distance("This cosine of two position vectors", variation)
     return (
-        f"The vectors of two positions {far} apart have a cosine of **{number(mean[far])}**, those of neighbours "
-        f"{number(mean[min(1, far)])}. {alone}"
+        f"The vectors of two positions {far} apart have a cosine of **{number(mean[far])}**{average}, those of "
+        f"neighbours {number(mean[min(1, far)])}. {alone}"
     ), (
         r"\frac{P_i^\top P_j}{\|P_i\|\,\|P_j\|}",
         rf"\text{{mean at }} |i - j| = {far}:\ {latex(mean[far])}",
@@ -161,13 +168,14 @@ def hands_text(pairs: Sequence[Pair], positions: int) -> str:
 
 def change_words(effect: study.ScoreChanges, symbols: str) -> Words:
     row = min(BACK, effect.changes.shape[1] - 1)
-    means = np.diagonal(effect.changes, -row, 1, 2).mean(1)
+    changes = np.diagonal(effect.changes[:MAX_HEADS], -row, 1, 2)  # of the heads that are drawn
+    means, average = changes.mean(1), of_distance("", float(np.ptp(changes, 1).max()))[1]
     most, least = int(np.abs(means).argmax()), int(np.abs(means).argmin())
     others = f" and by {number(means[least])} in head {least}" if most != least else ""
     change = latex(effect.changes[0, row, row - 2])
     return (
         f"The score of a key {row} positions before the query changes by **{number(means[most])}** in head {most}"
-        f"{others}. Without the encoding the standard deviation of the scores is {number(effect.std)}."
+        f"{others}{average}. Without the encoding the standard deviation of the scores is {number(effect.std)}."
     ), (symbols, rf"\Delta s_{{{row},\,{row - 2}}} = {change}\ \text{{in head }} 0")
 
 
@@ -187,14 +195,10 @@ def distance_words(effect: study.ScoreChanges, symbols: str) -> Words:
     last, rows = effect.changes.shape[1] - 1, effect.by_distance[:MAX_HEADS]
     row, widest = min(BACK, last), float((rows[..., 2] - rows[..., 1]).max())
     near, far = rows[0, last - 1, 0], rows[0, last - row, 0]
-    alone = (
-        f"It depends only on the distance, to within {number(widest)}."
-        if widest < 1e-3
-        else f"It does not depend only on the distance: at equal distance it varies by up to {number(widest)}."
-    )
+    alone, average = of_distance("The change", widest)
     return (
-        f"In head 0 the score of the key just before the query changes by **{number(near)}**, that of a key {row} "
-        f"positions before by **{number(far)}**. {alone}"
+        f"In head 0 the score of the key just before the query changes by **{number(near)}**{average}, that of a key "
+        f"{row} positions before by **{number(far)}**. {alone}"
     ), (symbols, rf"\overline{{\Delta s}}(j - i = -{row}) = {latex(far)}\ \text{{in head }} 0")
 
 
@@ -233,6 +237,8 @@ def rotation_fact(pairs: Sequence[Pair], before: Sequence[Pair], config: Attenti
         instead = f", instead of {slowest} with a factor of 1 (faint)"
     if hidden > 0:
         more = f" ({hidden} more pairs lie between)"
+    if len(pairs) == 1:
+        return f"The pair completes a circle in **{wavelength_text(pairs[0].wavelength)}** positions{instead}.{rest}"
     return (
         f"The fastest pair completes a circle in **{wavelength_text(examples[0].wavelength)}** positions, the slowest in "
         f"**{wavelength_text(examples[-1].wavelength)}**{instead}{more}.{rest}"
@@ -259,11 +265,10 @@ def rotation_curves(rotations: study.Rotations) -> list[Curve]:
 def rotation_words(rotations: study.Rotations, unit: str) -> Words:
     mean, low, high = rotations.by_distance.T
     far = min(5, len(mean) - 1)
+    alone, _ = of_distance("The score", float((high - low).max()))
     return (
         f"A query and an equal key, both of length 1 and {far} {unit} apart, have a mean score of "
-        f"**{number(mean[far])}** over all directions; at the same position it is {number(mean[0])}. The score "
-        "depends only on the distance: at equal distance it varies by at most "
-        f"{number((high - low).max())}."
+        f"**{number(mean[far])}** over all directions; at the same position it is {number(mean[0])}. {alone}"
     ), (
         r"\overline{(R_i u)^\top (R_j u)} = \tfrac{1}{D}\,\mathrm{tr}(R_i^\top R_j)",
         rf"|i - j| = {far}:\ {latex(mean[far])}",
@@ -281,9 +286,10 @@ def shuffle_fact(effect: study.ShuffleEffect) -> str:
         int(effect.change.argmax()),
     )
     if effect.change[row] >= SAME_OUTPUT:
+        why = "it stayed, others moved" if effect.order[row] == row else "it moved"
         text += (
             f" With them, that of :primary[{plain(effect.names[row])}] changes by "
-            f"**{percent(float(effect.change[row]))}**: it or its neighbours moved."
+            f"**{percent(float(effect.change[row]))}**: {why}."
         )
     return text
 
@@ -329,8 +335,9 @@ def sentence_rows(effect: study.ShuffleEffect, item: Entry) -> str:
 
 def moved_words(effect: study.ShiftEffect, k: int) -> Words:
     verdict, sign = "**the same** scores", "="
-    if effect.largest >= SAME_SCORE:
-        verdict, sign = f"other scores: one changes by **{number(effect.largest)}**", r"\neq"
+    if effect.difference.any():
+        changed = f"one changes by **{number(effect.largest)}**, in head {effect.head}"
+        verdict, sign = f"other scores: {changed}", r"\neq"
     return (
         f"{k} positions later the same words have {verdict}. With sinusoids added to the input, one changes by "
         f"{number(effect.sinusoidal)}."

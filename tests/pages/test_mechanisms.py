@@ -5,7 +5,7 @@ import re
 import time
 from dataclasses import replace
 from functools import partial
-from itertools import cycle
+from itertools import cycle, product
 from typing import Any
 
 import numpy as np
@@ -25,16 +25,17 @@ from core.studies import (
     scores as study,
 )
 from core.tasks import TaskConfig, make_task
-from core.tokens import SENTENCE
+from core.tokens import SENTENCE, labels, tokenize
 from core.training import recommended
 from dashboard.draw import (
     mechanisms as draw_mechanisms,
     normalizers as draw_normalizers,
+    positions as draw_positions,
     scores as draw_scores,
 )
 from dashboard.draw.curves import Curve, line_chart
 from dashboard.draw.figures import MIN_GAP, Ink, separate
-from dashboard.draw.formats import duration, listed, number, percent
+from dashboard.draw.formats import duration, listed, number, percent, plain
 from dashboard.draw.page_views import MAX_PAIRS, sample_pairs, wavelength_text
 from pages import (
     masks as masks_page,
@@ -460,6 +461,71 @@ def test_shuffling_changes_nothing_without_positions():
         changes = result.largest, np.abs(result.restored - result.ordered).max()
         assert result.baseline < 1e-5 and result.baseline_change.max() < 1e-5
         assert [change < 1e-5 for change in changes] == [item.key == "none"] * 2, item.key
+
+
+SENTENCES = [" ".join("the cat the dog the cat".split()[:n]) for n in range(1, 7)]
+
+
+@each("key", ("none", "sinusoidal", "alibi", "rope", "learned"))
+def test_a_shuffle_says_what_moved(key):
+    for sentence, times in product(SENTENCES, range(1, 9)):
+        names = labels(tokenize(sentence).tokens)
+        effect = position_study.shuffle_effect(
+            AttentionConfig(16, 2, position=Choice(key)), names, 126, times
+        )
+        text = draw_positions.shuffle_fact(effect)
+        assert ("changes by" in text) == (effect.change.max() >= 1e-4 and len(names) > 1), text
+        for name in re.findall(r":primary\[(.*?)\]", text):
+            place = [*map(plain, names)].index(name)
+            moved = effect.order.index(place) != place
+            assert ("it moved" in text) is moved is not ("it stayed, others moved" in text), text
+
+
+@each(
+    ("key", "exact"), [("alibi", True), ("cope", False), ("learned", False), ("sinusoidal", True)]
+)
+def test_a_mean_over_places_says_so(key, exact):
+    config = AttentionConfig(16, 2, position=Choice(key))
+    if key in ("alibi", "cope"):
+        scores = position_study.score_changes(config, 126, 12)
+        words = (
+            draw_positions.change_words(scores, "")[0],
+            draw_positions.distance_words(scores, "")[0],
+        )
+    else:
+        added = position_study.added_table(config, 126, 12)
+        words = draw_positions.table_fact(added), draw_positions.similarity_words(added)[0]
+    assert ["on average" in text for text in words] == [not exact] * 2, words
+    assert ("depends only on the distance" in words[1]) is exact
+
+
+@each("heads", (4, 16))
+def test_words_on_heads_name_those_that_are_drawn(heads):
+    config = AttentionConfig(64, heads, position=Choice("t5"))
+    text = draw_positions.change_words(position_study.score_changes(config, 126, 9), "")[0]
+    assert all(int(head) < draw_positions.MAX_HEADS for head in re.findall(r"head (\d+)", text)), (
+        text
+    )
+
+
+@each("key", ("grid_rope", "path", "multi_token", "rope"))
+def test_the_score_that_changes_most_is_in_the_map(key):
+    effect = position_study.shift_effect(
+        AttentionConfig(64, 4, position=Choice(key)), WORDS, 126, 5
+    )
+    text = draw_positions.moved_words(effect, 5)[0]
+    drawn = float(np.abs(effect.difference[effect.head]).max())
+    assert ("**the same**" in text) is (drawn == 0)
+    assert drawn == 0 or f"by **{number(drawn)}**, in head {effect.head}" in text, text
+
+
+def test_one_pair_is_no_fastest_and_slowest():
+    config = AttentionConfig(4, 2, position=Choice("rope"))
+    pairs = position_study.rotations_of(config, 126, 8).pairs
+    assert (
+        draw_positions.rotation_fact(pairs, (), config)
+        == "The pair completes a circle in **6.3** positions."
+    )
 
 
 def test_the_change_of_scores_is_alibis_bias():
