@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import streamlit as st
-from torch import Tensor
 
 import dashboard.page as lab
 from core.attention import AXES, AttentionConfig, Choice, Entry, heads_that_divide
@@ -98,7 +97,31 @@ class Controls(lab.Fields, page="positions"):
         slider=True,
         help="How many positions are drawn",
     ).when(lambda c: c.idea in ("encoding", "distance"))
+    query = lab.Number(
+        "Position of the query, i",
+        8,
+        8,
+        32,
+        slider=True,
+        span=2,
+        help="The key moves along: the distance stays",
+    ).when(lambda c: c.turns)
+    apart = lab.Number(
+        "Distance, i − j",
+        3,
+        0,
+        8,
+        slider=True,
+        span=2,
+        help="How many positions before the query the key is",
+    ).when(lambda c: c.turns)
     cell = lab.CellField()
+
+    @property
+    def turns(self) -> bool:
+        """Whether the hands of a query and a key are drawn: those of a grid have two distances, PoPE's keys lengths."""
+        rotates = self.item.enters == "q, k" and self.item.key not in ("grid_rope", "pope")
+        return rotates and self.idea == "encoding"
 
     @property
     def item(self) -> Entry:
@@ -132,6 +155,8 @@ def draw_controls(settings: lab.Place) -> Controls:
     controls = controls.draw_more("d_model", "heads", "seed", into=settings)
     lab.note_heads("positions:d_model", controls.d_model, controls.heads)
     controls = controls.draw_more("text", into=row).draw_more("shift", "places", into=example)
+    hold = st.grid(6, min_column_width=120) if controls.turns else None
+    controls = controls.draw_more("query", "apart", into=hold)
     if controls.idea == "shuffle":
         example.button(
             "Shuffle again",
@@ -195,8 +220,7 @@ def explore() -> None:
             lab.Move(
                 "Rotate with RoPE",
                 Controls.state(position=Choice("rope"), idea="encoding"),
-                "Each pair of dimensions is a hand that rotates by the same angle at each position: the first pair "
-                "fast, the last one slowly.",
+                "Move the query: the key moves along, both hands turn, and the score stays.",
             ),
             lab.Move(
                 "Move the sentence",
@@ -252,6 +276,9 @@ def show(controls: Controls) -> draw.Equation | None:
     else:
         fact, parts = PICTURES[controls.item.enters][controls.idea](controls)
         lab.fact(fact)
+        if controls.turns:
+            lab.caption(draw.TURNED)
+            lab.paragraph(f"**All hands.** {all_hands(controls)}")
     conditions = [f"Layer and word vectors are random (seed {controls.seed}).", *controls.cut.notes]
     if controls.idea == "shuffle":
         change = "A change is the length of the difference, as a share of the output's length."
@@ -305,7 +332,8 @@ def encoding(controls: Controls) -> draw.Words:
         draw.table_curves(added.table),
     )
     if controls.item.key == "sinusoidal":
-        hands(lab.cached(study.table_of, controls.config, controls.seed, controls.places), HANDS)
+        table = lab.cached(study.table_of, controls.config, controls.seed, controls.places)
+        hands(sinusoid_pairs(table), range(len(table)), HANDS)
     return draw.table_fact(added), draw.row_latex(controls.item, added.table)
 
 
@@ -355,18 +383,22 @@ def shift(controls: Controls) -> draw.Words:
 
 
 def hands(
-    table: Tensor, max_pairs: int, names: tuple[str, ...] = (), words: Sequence[str] = ()
+    pairs: Sequence[Pair],
+    positions: Sequence[int],
+    max_pairs: int,
+    names: tuple[str, ...] = (),
+    words: Sequence[str] = (),
+    of: str = "pairs of sine and cosine over {} positions",
 ) -> list[Pair]:
-    """Draw pairs of sine and cosine, from the fastest, as hands of a clock; returns those that are drawn."""
-    count, pairs = len(table), sinusoid_pairs(table)
-    moving = [pair for pair in pairs if pair.wavelength <= SLOWEST * count]
+    """Draw pairs of numbers, from the fastest, as hands of a clock; returns those that are drawn."""
+    moving = [pair for pair in pairs if pair.wavelength <= SLOWEST * (1 + max(positions))]
     drawn = lab.sample_pairs(moving or pairs[:1], max_pairs)
     lab.dials(
         drawn,
-        count,
+        positions,
         lab.Ink.of(lab.theme()),
         key="positions:hands",
-        label=f"{len(drawn)} of {len(pairs)} pairs of sine and cosine over {count} positions",
+        label=f"{len(drawn)} of {len(pairs)} {of.format(len(positions))}",
         names=names[: len(drawn) - 1] + names[-1:] if len(drawn) > 1 else names[:1],
         words=words,
     )
@@ -416,25 +448,50 @@ def bias_distance(controls: Controls) -> draw.Words:
 # Encodings that rotate queries and keys: each pair of dimensions as a dial, and the score by distance.
 
 
+def rotations_of(controls: Controls) -> study.Rotations:
+    places = max(controls.places, controls.query + 1) if controls.turns else controls.places
+    return lab.cached(study.rotations_of, controls.config, controls.seed, places)
+
+
 def rotation_encoding(controls: Controls) -> draw.Words:
-    config, places = controls.config, controls.places
-    rotations = lab.cached(study.rotations_of, config, controls.seed, places)
-    lab.as_python(rotations=rotations, draw={"positions:dials": draw.PAIRS_CODE})
+    """Draw the hands of a query and a key, where these have only one distance, else those of all positions."""
+    rotations, query, apart = rotations_of(controls), controls.query, controls.apart
+    equation = draw.rotation_latex(controls.item, rotations.pairs)
+    code = {"positions:dials": draw.PAIRS_CODE}
+    if not controls.turns:
+        lab.as_python(rotations=rotations, draw=code)
+        return all_hands(controls), equation
+    score = float(rotations.scores[query, query - apart])
+    lab.as_python(rotations=rotations, draw=code, also=[draw.turned_cell(query, apart, score)])
+    hands(
+        rotations.pairs,
+        (query, query - apart, apart),
+        len(SPEEDS),
+        SPEEDS,
+        ("query", "key", "distance"),
+        "pairs of numbers of a query, of a key and between them",
+    )
+    return draw.turned_fact(rotations, query, apart), equation
+
+
+def all_hands(controls: Controls) -> str:
+    """Draw the pairs at all positions; returns how fast they rotate."""
+    config, rotations = controls.config, rotations_of(controls)
     before: Sequence[Pair] = ()
     if unscaled := study.unscaled(config):
-        before = lab.cached(study.rotations_of, unscaled, controls.seed, places).pairs
-    examples, count = lab.sample_pairs(rotations.pairs), len(rotations.by_distance)
+        before = lab.cached(study.rotations_of, unscaled, controls.seed, controls.places).pairs
+    examples = lab.sample_pairs(rotations.pairs)
+    count = min(controls.places, len(rotations.by_distance))
     lab.dials(
         examples,
-        count,
+        range(count),
         lab.Ink.of(lab.theme()),
         key="positions:dials",
         before=before,
         label=f"{len(examples)} pairs of dimensions rotating over {count} positions",
     )
     lab.caption(draw.pair_text(examples[0], config))
-    equation = draw.rotation_latex(controls.item, rotations.pairs)
-    return draw.rotation_fact(rotations.pairs, before, config), equation
+    return draw.rotation_fact(rotations.pairs, before, config)
 
 
 def rotation_distance(controls: Controls) -> draw.Words:
@@ -479,7 +536,9 @@ def shuffled(controls: Controls) -> draw.Equation:
                 "further. Fast and slow hands together tell all positions apart."
             )
             table = lab.cached(study.table_of, controls.config, controls.seed, CLOCKS)
-            pairs = hands(table, len(SPEEDS), SPEEDS, controls.tokens[:CLOCKS])
+            pairs = hands(
+                sinusoid_pairs(table), range(CLOCKS), len(SPEEDS), SPEEDS, controls.tokens[:CLOCKS]
+            )
             lab.caption(draw.hands_text(pairs, CLOCKS))
         results["table"], parts = table, draw.row_latex(controls.item, table.numpy())
     codes = {

@@ -128,6 +128,7 @@ class Rotations:
 
     pairs: tuple[properties.Pair, ...]
     wavelengths: np.ndarray  # of the pairs: positions for each full turn
+    scores: np.ndarray  # (T, T), that mean score of each query and key
     by_distance: np.ndarray  # (T, 3): see `by_distance`
 
 
@@ -140,8 +141,10 @@ def rotations_of(config: AttentionConfig, seed: int, positions: int) -> Rotation
         seeded_layer(config, seed).position, positions, config.qk_dim
     )[: row_length(config)]
     pairs = properties.rotation_pairs(matrices)
-    similarity = by_distance(properties.alignment(matrices).numpy())
-    return Rotations(pairs, np.array([pair.wavelength for pair in pairs]), similarity)
+    scores = properties.alignment(matrices).numpy()
+    return Rotations(
+        pairs, np.array([pair.wavelength for pair in pairs]), scores, by_distance(scores)
+    )
 
 
 def row_length(config: AttentionConfig) -> int | None:

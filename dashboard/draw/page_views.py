@@ -93,7 +93,7 @@ DIAL, ROW_NAME = 40, 150  # px
 
 def dials(
     pairs: Sequence[Pair],
-    positions: int,
+    positions: Sequence[int],
     ink: Ink,
     *,
     key: str,
@@ -104,7 +104,7 @@ def dials(
 ) -> None:
     """Draw a row a pair, a column a position, hands rotating clockwise from the top, those of `before` faintly.
 
-    `names` are those of the rows, by default each pair's two dimensions; `words` stand at the first positions.
+    `names` are those of the rows, by default each pair's two dimensions; `words` stand at the first columns.
     """
     faint = {(pair.first, pair.second): pair.angle for pair in before}
     rows = [
@@ -118,7 +118,7 @@ def dials(
     ]
     data = {
         "rows": rows,
-        "positions": positions,
+        "positions": list(positions),
         "words": list(words),
         "label": label,
         "hand": ink.series[0],
@@ -139,10 +139,10 @@ def dials(
     draw("position_dials", "dials", data, key=key)
 
 
-def dials_svg(rows: Sequence[Mapping[str, Any]], positions: int) -> str:
+def dials_svg(rows: Sequence[Mapping[str, Any]], positions: Sequence[int]) -> str:
     """A row of dials for each pair of dimensions: its name, its wavelength, and a hand rotated by position × angle."""
-    xs = [ROW_NAME + (at + 0.5) * DIAL for at in range(positions)]
-    parts = [text(x, 10, str(at), anchor="middle") for at, x in enumerate(xs)]
+    xs = [ROW_NAME + (at + 0.5) * DIAL for at in range(len(positions))]
+    parts = [text(x, 10, str(at), anchor="middle") for at, x in zip(positions, xs, strict=True)]
     for i, row in enumerate(rows):
         y = (i + 0.5) * DIAL + 16
         parts.append(text(0, y + 4, f"{row['name']} · {row['circle']} positions"))
@@ -153,7 +153,7 @@ def dials_svg(rows: Sequence[Mapping[str, Any]], positions: int) -> str:
         parts += [
             f'<line x1="{x}" y1="{y}" x2="{x + 15 * math.sin(at * angle):.2f}" '
             f'y2="{y - 15 * math.cos(at * angle):.2f}" stroke="{colour}" stroke-width="2"/>'
-            for at, x in enumerate(xs)
+            for at, x in zip(positions, xs, strict=True)
             for angle, colour in (
                 (row.get("before"), LIGHT_INK.hairline),
                 (row["angle"], LIGHT_INK.series[0]),
@@ -161,7 +161,7 @@ def dials_svg(rows: Sequence[Mapping[str, Any]], positions: int) -> str:
             if angle is not None
         ]
     return svg_of(
-        ROW_NAME + positions * DIAL, 20 + len(rows) * DIAL, "".join(parts), 'font-size="12"'
+        ROW_NAME + len(positions) * DIAL, 20 + len(rows) * DIAL, "".join(parts), 'font-size="12"'
     )
 
 

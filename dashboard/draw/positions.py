@@ -8,6 +8,7 @@ import numpy as np
 from core.attention import AttentionConfig, Entry
 from core.attention.properties import Pair
 from core.studies import positions as study
+from dashboard.draw.components import Cell
 from dashboard.draw.curves import Curve
 from dashboard.draw.formats import latex, listed, number, percent, plain, share_text
 from dashboard.draw.page_views import sample_pairs, wavelength_text
@@ -242,6 +243,32 @@ def rotation_fact(pairs: Sequence[Pair], before: Sequence[Pair], config: Attenti
     return (
         f"The fastest pair completes a circle in **{wavelength_text(examples[0].wavelength)}** positions, the slowest in "
         f"**{wavelength_text(examples[-1].wavelength)}**{instead}{more}.{rest}"
+    )
+
+
+def turned_fact(rotations: study.Rotations, query: int, apart: int) -> str:
+    """The angle between the hands of a query and a key, and their score, which follow from their distance alone."""
+    between = sample_pairs(rotations.pairs)[0].angle * apart
+    turn = np.degrees(np.arccos(np.cos(between)))
+    return (
+        f"The query at :primary[{query}] and the key at {query - apart} turn by their positions. The angle between them, "
+        f"**{turn:.0f}°** for the fast hands, and their score, "
+        f"**{number(rotations.scores[query, query - apart])}**, depend on the distance {apart} alone."
+    )
+
+
+TURNED = (
+    "“distance” is the query's hand minus the key's. The score is that of a query and an equal key of length 1, the mean "
+    "over all directions."
+)
+
+
+def turned_cell(query: int, apart: int, score: float) -> Cell:
+    return Cell(
+        "The score of a query and an equal key, here and wherever they are as far apart.",
+        f"score = rotations.scores[{query}, {query - apart}]\n"
+        f"print(score, rotations.scores.diagonal(-{apart}))",
+        results={"score": score},
     )
 
 

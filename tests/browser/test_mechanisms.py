@@ -122,7 +122,7 @@ def test_dials_turn_with_place_and_answer_pointer_and_keys(page):
     open_page(
         page, "positions", **{"positions:position": "RoPE · 2021", "positions:idea": "The encoding"}
     )
-    dials = page.locator(".dials .scroll")
+    dials = page.locator(".st-key-positions-dials .scroll")
     expect(dials.locator("line.hand")).to_have_count(8 * 24)
     expect(dials.locator("line.before")).to_have_count(0)
     (start, top), (right, up) = dials.locator("line.hand").evaluate_all(
@@ -130,11 +130,21 @@ def test_dials_turn_with_place_and_answer_pointer_and_keys(page):
         "end.baseVal.value - [x1, y2][at].baseVal.value))"
     )
     assert start == 0 < right and top > up > 0, "from twelve, as a clock's hand"
+    dials.scroll_into_view_if_needed()
     box = box_of(dials.locator("circle.face").nth(3))
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-    expect(page.locator(".dials .line")).to_contain_text("position 3 · pair 0, 8: 171.9°")
+    line = page.locator(".st-key-positions-dials .line")
+    expect(line).to_contain_text("position 3 · pair 0, 8: 171.9°")
     dials.press("ArrowRight")
-    expect(page.locator(".dials .line")).to_contain_text("position 4 · pair 0, 8: 229.2°")
+    expect(line).to_contain_text("position 4 · pair 0, 8: 229.2°")
+    # the query moves, and its key with it: both hands turn, the one between them stays
+    hands = page.locator(".st-key-positions-hands line.hand")
+    ends = "hands => hands.slice(0, 3).map((hand) => hand.y2.baseVal.value)"
+    before = hands.evaluate_all(ends)
+    page.get_by_role("slider", name="Position of the query").press("ArrowRight")
+    expect(page.get_by_text("and the key at 6 turn")).to_be_visible()
+    after = hands.evaluate_all(ends)
+    assert before[0] != after[0] and before[1] != after[1] and before[2] == after[2]
 
 
 # The page Heads in a real browser: a split is drawn, a cell is pinned and the sentence follows, at both widths.

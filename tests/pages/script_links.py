@@ -37,6 +37,15 @@ LINKS: list[tuple[str, dict[str, str]]] = [
     ("positions", {"positions:idea": "By distance"}),
     ("positions", {"positions:idea": "Shift"}),
     ("positions", {"positions:position": "RoPE · 2021", "positions:idea": "The encoding"}),
+    (
+        "positions",
+        {
+            "positions:position": "RoPE · 2021",
+            "positions:idea": "The encoding",
+            "positions:query": "20",
+            "positions:apart": "5",
+        },
+    ),
     ("positions", {"positions:position": "RoPE · 2021", "positions:idea": "By distance"}),
     ("positions", {"positions:position": "RoPE · 2021", "positions:idea": "Shift"}),
     (

@@ -356,6 +356,20 @@ test_what_positions_says = page_cases(
         "a name that nobody knows": Case(
             {"position": "Nowhere", "idea": "By distance"}, ["Nowhere", "expected one of None"]
         ),
+        "hands of a query and a key": Case(
+            named("rope", "encoding") | {"query": "20", "apart": "3"},
+            [
+                "20</span> and the key at 17 turn",
+                "172°",
+                "0.69</b>, depend on the distance 3 alone",
+            ],
+        ),
+        "hands at another distance": Case(
+            named("rope", "encoding") | {"query": "20", "apart": "0"}, ["0°", "1.00</b>, depend"]
+        ),
+        "a grid has two distances": Case(
+            named("grid_rope", "encoding"), never=["Position of the query", "alone"]
+        ),
         "a link": Case(named("alibi", "distance"), ["head"], controls={"position": "alibi"}),
         "another order, the next that differs": Case(
             do=[("button", "again", None)], query={"positions:order": "3"}
@@ -517,6 +531,20 @@ def test_the_score_that_changes_most_is_in_the_map(key):
     drawn = float(np.abs(effect.difference[effect.head]).max())
     assert ("**the same**" in text) is (drawn == 0)
     assert drawn == 0 or f"by **{number(drawn)}**, in head {effect.head}" in text, text
+
+
+@each("key", ("rope", "p_rope", "linear_rope", "ntk_rope", "yarn", "longrope", "llama3_rope"))
+def test_hands_and_score_follow_from_the_distance_alone(key):
+    rotations = position_study.rotations_of(AttentionConfig(64, 4, position=Choice(key)), 126, 33)
+    for apart in (0, 3, 8):
+        said = {
+            tuple(re.findall(r"\*\*(.*?)\*\*", draw_positions.turned_fact(rotations, query, apart)))
+            for query in range(8, 33)
+        }
+        assert len(said) == 1, said
+    if key == "rope":
+        angles = 10_000.0 ** -(np.arange(8) / 8)
+        assert rotations.scores[20, 17] == pytest.approx(np.cos(3 * angles).mean(), rel=1e-4)
 
 
 def test_one_pair_is_no_fastest_and_slowest():

@@ -11,7 +11,7 @@ const LARGEST = 1.6; // how far a larger screen enlarges a dial
 const MOST_TEXTS = 4;
 
 const degrees = (angle) => ((((angle * 180) / Math.PI) % 360) + 360) % 360;
-const middle = (board, position) => board.gutter + (position + 0.5) * board.cell;
+const middle = (board, column) => board.gutter + (column + 0.5) * board.cell;
 
 function draw(board) {
   const { rows, positions, pick, scroll, words } = board;
@@ -21,8 +21,8 @@ function draw(board) {
   board.gutter = narrow ? 0 : GUTTER;
   board.above = narrow ? LINE : 0;
   const most = MOST * clamp(innerWidth / 1280, 1, LARGEST);
-  board.cell = clamp(Math.floor((scroll.clientWidth - board.gutter - tail) / positions), narrow ? LEGIBLE : LEAST, most);
-  const { cell } = board, pitch = cell + board.above, end = board.gutter + positions * cell + 8;
+  board.cell = clamp(Math.floor((scroll.clientWidth - board.gutter - tail) / positions.length), narrow ? LEGIBLE : LEAST, most);
+  const { cell } = board, pitch = cell + board.above, end = board.gutter + positions.length * cell + 8;
   const line = words.length ? WORDS : 0, top = NUMBERS + line; // the words stand over the numbers of their positions
   const width = end - 8 + tail, height = top + rows.length * pitch + 6;
   scroll.replaceChildren();
@@ -34,9 +34,9 @@ function draw(board) {
     svgElement(svg, "text", { class: "quiet", x: end, y: line + 14 }, "full circle");
   }
   const every = cell >= 26 ? 1 : 2;
-  board.names = Array.from({ length: positions }, (_, position) => {
-    const at = { class: "quiet", x: middle(board, position), y: line + 14, "text-anchor": "middle" };
-    return svgElement(svg, "text", at, position % every ? "" : String(position));
+  board.names = positions.map((position, column) => {
+    const at = { class: "quiet", x: middle(board, column), y: line + 14, "text-anchor": "middle" };
+    return svgElement(svg, "text", at, column % every ? "" : String(position));
   });
   const letters = Math.floor(cell / LETTER);
   words.forEach((word, position) => {
@@ -56,8 +56,8 @@ function drawRow(board, svg, row, y, end) {
     svgElement(svg, "text", { x: GUTTER - 8, y: y + 4, "text-anchor": "end" }, row.name);
     svgElement(svg, "text", { x: end, y: y + 4 }, circle);
   }
-  for (let position = 0; position < positions; position++) {
-    const x = middle(board, position);
+  for (const [column, position] of positions.entries()) {
+    const x = middle(board, column);
     svgElement(svg, "circle", { class: "face", cx: x, cy: y, r: radius });
     if (row.before != null) drawHand(svg, x, y, radius, row.before * position, { class: "before" });
     const [cx, cy] = drawHand(svg, x, y, radius, row.angle * position, { class: "hand", stroke: hand });
@@ -71,23 +71,23 @@ function drawHand(svg, x, y, radius, angle, attributes) {
   return [x2, y2];
 }
 
-function show(board, position) {
-  showPosition(board, position);
+function show(board, column) {
+  showPosition(board, column);
   board.scroll.setAttribute("aria-valuenow", String(board.position ?? 0));
   board.scroll.setAttribute("aria-valuetext", board.position === null ? "no position is picked" : board.line.textContent);
 }
 
-function showPosition(board, position) {
+function showPosition(board, at) {
   const { column, line, names, cell, pick, positions, rows, words } = board;
-  const inside = position !== null && position >= 0 && position < positions;
-  board.position = inside ? position : null;
+  const inside = at !== null && at >= 0 && at < positions.length;
+  board.position = inside ? at : null;
   column.setAttribute("visibility", inside ? "visible" : "hidden");
-  names.forEach((name, at) => (name.style.fill = at === board.position ? pick : ""));
+  names.forEach((name, other) => (name.style.fill = other === board.position ? pick : ""));
   line.textContent = "Point at or tap a position to read its angles.";
   if (!inside) return;
-  column.setAttribute("x", board.gutter + position * cell);
-  const texts = rows.slice(0, MOST_TEXTS).map((row) => `${words.length ? "" : "pair "}${row.name}: ${degrees(row.angle * position).toFixed(1)}°`);
-  line.textContent = [`position ${position}${words[position] ? ` (${words[position]})` : ""}`, ...texts, ...(rows.length > MOST_TEXTS ? ["…"] : [])].join(" · ");
+  column.setAttribute("x", board.gutter + at * cell);
+  const texts = rows.slice(0, MOST_TEXTS).map((row) => `${words.length ? "" : "pair "}${row.name}: ${degrees(row.angle * positions[at]).toFixed(1)}°`);
+  line.textContent = [`position ${positions[at]}${words[at] ? ` (${words[at]})` : ""}`, ...texts, ...(rows.length > MOST_TEXTS ? ["…"] : [])].join(" · ");
 }
 
 function start(board) {
@@ -102,8 +102,8 @@ function start(board) {
   };
   scroll.onpointerleave = (event) => event.pointerType === "mouse" && show(board, null);
   scroll.onkeydown = (event) => {
-    const last = board.positions - 1, step = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1 }[event.key];
-    const from = board.position ?? (step > 0 ? -1 : board.positions);
+    const last = board.positions.length - 1, step = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1 }[event.key];
+    const from = board.position ?? (step > 0 ? -1 : board.positions.length);
     const at = step ? clamp(from + step, 0, last) : { Home: 0, End: last, Escape: null }[event.key];
     if (at === undefined) return;
     event.preventDefault();
@@ -114,7 +114,7 @@ function start(board) {
 function update(board, data) {
   Object.assign(board, data);
   board.scroll.setAttribute("aria-label", data.label);
-  board.scroll.setAttribute("aria-valuemax", String(data.positions - 1));
+  board.scroll.setAttribute("aria-valuemax", String(data.positions.length - 1));
   draw(board);
 }
 
