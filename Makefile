@@ -22,6 +22,7 @@
 # make heads      MiniLM's queries, keys and values, for Heads
 # make corpus     every head of the offline models on 300 texts, for Heads over a corpus
 # make claims     every claim, for Claims: about an hour on two cores
+# make future     a model with the causal mask and one without a mask, for Masks: half a minute
 # make bottleneck with and without attention, for Why attention: six to nine minutes on two cores
 # make sweep      six scores, for Sweeps
 # make example    the runs of Train, Runs, Compare runs, Decode and Fine-tune
@@ -50,7 +51,7 @@ unexport PYTHONDONTWRITEBYTECODE  # the tests start some fifty processes: each w
 
 .PHONY: run quick check types javascript generated snapshots test beside in-browser docs clean fuzz faults \
   weather mutate bench example sweep models measured scores cache heads claims corpus bottleneck \
-  translation moving lock fresh audit sbom browser
+  future translation moving lock fresh audit sbom browser
 
 run: $(VENV)/.installed
 	$(BIN)/streamlit run streamlit_app.py $(RUN_ARGS)
@@ -210,6 +211,9 @@ corpus: $(VENV)/.installed
 
 bottleneck: $(VENV)/.installed
 	$(BIN)/python -c "from core.studies.why import main; main()"
+
+future: $(VENV)/.installed
+	$(BIN)/python -c "from core.studies.masks import main; main()"
 
 translation: $(VENV)/.installed
 	$(BIN)/python -c "from core.studies.start import main; main('dashboard/examples/example_run')"

@@ -1,5 +1,8 @@
 """Masks: pick, compose, type or draw who may see whom, and watch the same scores become other weights."""
 
+import math
+import time
+from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
@@ -82,9 +85,20 @@ class Controls(lab.Fields, page="masks"):
         512,
         help="Tokens after these are padding. With 0 every token is padding.",
     ).optional(lambda c: "padding" in [one.key for one in (c.first, c.second) if one])
+    step = lab.SelectSlider(
+        "Step",
+        study.RECORDED,
+        study.RECORDED[-1],
+        help="How many steps of training both models have had",
+    )
     cell, padded, reach = lab.CellField(), lab.CellField(), lab.CellField()
     # the mask as a drawing; that before a press on the board
     shown, before = lab.SessionValue(""), lab.SessionValue("")
+    # both models as trained here; the seed that is trained now, when it began, and what is measured
+    trained = lab.SessionValue[study.Comparison | None](None)
+    training = lab.SessionValue[
+        tuple[int, float, Iterator[tuple[study.Progress, study.Progress]]] | None
+    ](None)
 
     @property
     def text(self) -> Cut:
@@ -102,7 +116,9 @@ CELL = 64  # px of a cell on a laptop, at most: of a few words all are as large 
 # On a phone the sentence stands between the controls and the board, so that a press and what it does are in one screen.
 STYLE = "<style>@media (max-width: 640px) { :has(> .st-key-masks-words) { order: -1 } }</style>"
 BOARD = "masks:board"
+SECONDS = 6  # that both models take to train on a core
 PADDED = 2  # tokens of the question
+PICTURE = "tokens", "first", "join", "second", "head", "real"  # the controls of the maps
 FORMULA = "j <= i and i - j < 2 or j == 0"  # to try
 
 
@@ -114,10 +130,9 @@ def page() -> None:
     st.html(STYLE)
     for sentence in Controls.refused():
         st.warning(sentence)
-    explore()
+    lab.fragment_unless_measuring(explore)
 
 
-@lab.fragment
 def explore() -> None:
     row, board = st.container(), st.container()
     with board:
@@ -126,7 +141,8 @@ def explore() -> None:
     conditions, settings = st.container(), lab.settings_panel("All settings", "masks:settings")
     with row:
         rare = settings.grid(6, min_column_width=120)
-        controls = Controls.draw(below=below, settings=rare)
+        controls = Controls.draw(*PICTURE, below=below, settings=rare)
+    why_hidden()
     effect = None
     with figure, lab.shown_errors():
         if not controls.text.tokens:
@@ -213,6 +229,80 @@ def explore() -> None:
         ),
     ):
         lab.details(label, view, f"masks:{key}", opened=linked)
+
+
+def why_hidden() -> None:
+    """Draw what a model learns with the causal mask and without a mask, at the picked step."""
+    st.markdown("## Why hide the future?")
+    lab.paragraph(
+        "Two equal models learn to name the next word, one with the causal mask and one without. Move the step."
+    )
+    left, right = st.columns(2, gap="medium")
+    with right:
+        written = st.container()
+        train_again()
+    saved = [lab.cached(study.load_comparison, seed) for seed in range(study.SEEDS)]
+    future = Controls.trained.value or saved[0]
+    if Controls.trained.value:
+        lab.recorded(study.compare_masks, (future.seed, len(future.causal)), future)
+    with left:
+        chart = st.container()
+        step = Controls.draw("step", into=lab.HERE).step
+    reached = [
+        pair for pair in zip(future.causal, future.unmasked, strict=True) if pair[0].step <= step
+    ]
+    lab.draw_chart(
+        chart,
+        draw.future_chart(future, reached[-1][0].step, lab.Ink.of(lab.theme())),
+        alt="Loss by step of training, one line with the causal mask and one without a mask",
+        key="masks:future",
+    )
+    with written:
+        lab.table(
+            ("", f"writes after “{study.START}”"),
+            [
+                [name, one.text.removeprefix(study.START)]
+                for name, one in zip(draw.MODELS, reached[-1], strict=True)
+            ],
+            caption=f"What each model writes at step {reached[-1][0].step}",
+            left=2,
+            wrap=True,
+        )
+    lab.fact(draw.future_fact(*reached[-1]))
+    lab.caption(draw.future_conditions(future, saved))
+    lab.as_python("future", {"masks:future": draw.FUTURE}, future=future)
+
+
+def train_again() -> None:
+    """Go on with a training that was started, and draw the button that starts one from the next seed."""
+    if Controls.training.value is not None:
+        seed, began, measured = Controls.training.value
+        pairs = lab.measure_with_progress(
+            "masks:measured",
+            (seed, began),
+            study.RECORDED,
+            lambda _: next(measured),
+            "measurements",
+            math.inf,
+        )
+        if pairs:
+            causal, unmasked = zip(*pairs.values(), strict=True)
+            Controls.trained.value = study.Comparison(seed, causal, unmasked)
+        if len(pairs) == len(study.RECORDED):
+            Controls.training.value = None
+    seed = Controls.trained.value.seed + 1 if Controls.trained.value else study.SEEDS
+    st.button(
+        f"Train both with seed {seed}, {SECONDS} s",
+        icon=":material/play_arrow:",
+        key="masks:train_both",
+        help="On this machine, from other first weights and sentences",
+        on_click=start_training,
+        args=(seed,),
+    )
+
+
+def start_training(seed: int) -> None:
+    Controls.training.value = seed, time.time(), study.train_both(seed)
 
 
 def effect_of(mask: Choice, controls: Controls) -> study.MaskEffect:

@@ -1,4 +1,4 @@
-"""Masks: its sentences of numbers and its equation."""
+"""Masks: its sentences of numbers, its equation and its chart."""
 
 from functools import partial
 
@@ -6,6 +6,8 @@ import numpy as np
 
 from core.attention import Choice, entry
 from core.studies import masks as study
+from dashboard.draw.curves import Curve, line_chart
+from dashboard.draw.figures import Ink, Spec
 from dashboard.draw.formats import (
     coloured,
     latex,
@@ -177,4 +179,48 @@ def conditions(mask: Choice) -> str:
     return (
         f"{meaning.removesuffix('.')}: {plain(text)}{where}. "
         f"The layer is random (seed {study.SEED}), not trained."
+    )
+
+
+# Why the future is hidden: two models over the steps of their training.
+
+
+MODELS = "With the mask", "Without the mask"
+FUTURE = """
+import altair as alt
+import pandas as pd
+
+rows = [{"step": one.step, "loss": one.loss, "mask": mask} for mask, model in
+        (("causal", future.causal), ("none", future.unmasked)) for one in model]
+alt.Chart(pd.DataFrame(rows)).mark_line(point=True).encode(x="step", y="loss", color="mask")
+"""
+
+
+def future_chart(future: study.Comparison, step: int, ink: Ink) -> Spec:
+    curves = [
+        Curve(name, [(one.step, one.loss) for one in model])
+        for name, model in zip(MODELS, (future.causal, future.unmasked), strict=True)
+    ]
+    return line_chart("loss", "step", curves, ink, rule=step)
+
+
+def future_fact(masked: study.Progress, unmasked: study.Progress) -> str:
+    """Both losses at a step, and what each model can do where the next word is not there yet."""
+    copied = ": it copies the next word" if unmasked.loss < masked.loss / 2 else ""
+    return (
+        f"At step {masked.step} the loss is **{number(unmasked.loss)}** without the mask{copied}; with it, "
+        f"**{number(masked.loss)}**. Where a model writes, the next word is not there to copy: without the mask it "
+        f"names **{percent(unmasked.accuracy)}** right, with it **{percent(masked.accuracy)}**."
+    )
+
+
+def future_conditions(future: study.Comparison, saved: list[study.Comparison]) -> str:
+    ends = (
+        sorted(percent(getattr(one, name)[-1].accuracy) for one in saved)
+        for name in ("unmasked", "causal")
+    )
+    without, masked = (f"{low} to {high}" for low, *_, high in ends)
+    return (
+        f"Two layers, {study.WIDTH} numbers a word, the same sentences (seed {future.seed}); measured on others. "
+        f"From seeds 0 to {len(saved) - 1}, {without} are right without the mask, {masked} with it."
     )
