@@ -218,9 +218,9 @@ MOVES = (
     ),
     lab.Move(
         "Decoder only",
-        DECODER,
-        "One stack is left: the input and the output are one sequence, and there is no cross-attention. GPT is "
-        "built like this.",
+        Controls.state(run=WRITER),
+        "One stack: it reads one text and continues it, so there is no cross-attention. GPT is built like this. Here it "
+        "is the trained writer of stories.",
     ),
     lab.Move(
         "Classifier of images",
@@ -242,7 +242,7 @@ MOVES = (
     lab.Move(
         "Layers of Gemma 3",
         {**DECODER, **Controls.state(pattern="gemma3", layers=6)},
-        "Five layers attend to a short window and one to the whole text: a coloured bar marks the kind. Open layers 0 "
+        "Five layers take from a short window and one from the whole text: a coloured bar marks the kind. Open layers 0 "
         "and 5 and compare their maps. A long text then takes little memory in five layers of six.",
     ),
 )
@@ -275,7 +275,7 @@ def explore() -> None:
     lab.export.begin_before_title()
     lab.title(
         "The Transformer",
-        "Press **Next box** to follow one example up through a whole model.",
+        "**Next box** follows one example up through a model.",
         first=False,
     )
     with st.container(width=lab.room(2200)):
@@ -291,7 +291,7 @@ def model_view() -> None:
         result = show_model(controls)
     with sentence:
         lab.fact(
-            draw.of_model(result.tree)
+            f"{seeded_text(controls)}{draw.of_model(result.tree)}"
             if result.stream is None
             else draw.of_answer(result.stream, controls.text)
         )
@@ -378,6 +378,10 @@ def subject_of(row: lab.Grid) -> study.Subject:
         return seeded_subject(row) if source == study.SEEDED else trained_subject(row, source)
     finally:
         lab.write_start("transformer")
+
+
+def seeded_text(controls: study.Subject) -> str:
+    return f"The weights are random (seed {controls.seed}). " if controls.seeded else ""
 
 
 def show_model(controls: study.Subject) -> study.Measurements:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -710,9 +710,11 @@ def stacks_of(tree: Part) -> list[dict[str, Any]]:
         part for part in parts if part.path.split(".")[0] in ("source", "source_places", "encoder")
     ]
     rest = [part for part in parts if part not in encoder]
-    stacks = {"Encoder" if encoder else "Decoder": parts}
     if encoder and any(part.path.startswith("layers") for part in rest):
         stacks = {"Encoder": encoder, "Decoder": rest}
+    else:  # the layers of the only stack need not name it
+        parts = [replace(one, title=one.title.replace("Decoder layer", "Layer")) for one in parts]
+        stacks = {"Encoder" if encoder else "Decoder": parts}
     return [{"name": name, "nodes": _nodes(part)} for name, part in stacks.items()]
 
 

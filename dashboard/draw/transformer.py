@@ -1,6 +1,7 @@
 """The Transformer: the blocks of its diagram, its sentences of numbers, and code of its script."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +10,7 @@ from core.interpret.trace import Kind, head_name
 from core.models.model_summary import Part
 from core.studies.transformer import Measurements, Stream
 from dashboard.draw.components import Cell
-from dashboard.draw.formats import number, operations, percent, plain, share_text
+from dashboard.draw.formats import number, operations, percent, plain, plural, share_text
 from dashboard.draw.page_views import Bars, Block, is_attention, kind_and_layer, paths_of, stacks_of
 
 
@@ -27,25 +28,30 @@ def of_model(whole: Part) -> str:
             ("feed-forward", [part for part in whole.walk() if part.path.endswith("feed_forward")]),
         )
     }
+    left = [
+        round(1 - sum(round(one, 2) for one in each), 2)
+        for each in zip(*share.values(), strict=True)
+    ]
     return (
         f"Attention has **{percent(share['attention'][0])}** of the {whole.parameters:,} parameters and takes "
         f"**{percent(share['attention'][1])}** of the FLOPs; the feed-forward networks have "
-        f"{percent(share['feed-forward'][0])} and take {percent(share['feed-forward'][1])}."
+        f"{percent(share['feed-forward'][0])} and take {percent(share['feed-forward'][1])}; embeddings, norms and "
+        f"output have {percent(left[0])} and take {percent(left[1])}."
     )
 
 
 def of_answer(stream: Stream, text: str) -> str:
     answer = plain(stream.tokens[0])
     comes = (
-        f"After “{plain(' '.join(text.split()[-2:]))}” comes **{answer}** (probability "
-        f"**{share_text(float(stream.shares[-1, 0]))}**)."
+        f"After “{plain(' '.join(text.split()[-2:]))}” comes **{answer}** with "
+        f"probability **{share_text(float(stream.shares[-1, 0]))}**."
     )
     if not stream.lead:
         return comes
     earlier, _ = stream.leader(stream.lead - 1)
     return (
-        f"{comes} With fewer layers the model would say “{plain(earlier)}”; from "
-        f"**layer {(stream.lead - 1) // 2}** on it says {answer}."
+        f"{comes} With fewer layers it would say “{plain(earlier)}”; from "
+        f"**layer {(stream.lead - 1) // 2}** on, {answer}."
     )
 
 
@@ -62,10 +68,9 @@ ABOUT = {
     "both": "Each token becomes a vector: a list of numbers, looked up in a learned table. Input, start mark and right "
     "output are one sequence; from the mark on, the model predicts each next token (teacher forcing).",
     "places": "A vector that depends only on the position is added: attention itself ignores the order of tokens.",
-    "attention": "Every token attends to every token of the same sequence, so its vector can take in what the "
-    "others say. Each head has its own weights.",
-    "causal": "Each token attends to itself and to the tokens before it, never to those after it.",
-    "cross": "Each output token attends to the whole input and takes in the part that it needs: queries come from the "
+    "attention": "Every token takes from every token of the same sequence. Each head has its own weights.",
+    "causal": "Each token takes from itself and from the tokens before it, never from those after it.",
+    "cross": "Each output token takes from the whole input what it needs: queries come from the "
     "decoder, keys and values from the encoder.",
     "feed_forward": "Changes each token’s vector on its own, by linear maps with an activation between them.",
     "add": "Adds what {} wrote to what was there: the residual connection.",
@@ -140,15 +145,24 @@ def blocks(whole: Part, result: Measurements | None, pre_norm: bool) -> dict[str
         )
     if result and result.stream:
         made |= {path: _read(block, path, result.stream) for path, block in made.items()}
-        made[""] = Block("The whole model", WHOLE_MODEL, bars=made["output"].bars)
+        few = with_rest(made["output"].bars[0].rows[:FEW], result.stream.choices)
+        made[""] = Block("A decoder only", WHOLE_MODEL, bars=(Bars("The next token", few),))
     return made
 
 
 WHOLE_MODEL = (
-    "The tokens enter at the bottom. In each layer attention lets them read earlier ones, and feed-forward changes each "
-    "alone; Add adds what they wrote, Norm brings vectors to one scale. Beside a box is what the model would say if it "
-    "ended there."
+    "It reads one text and continues it; an encoder would read another one first. Each Add adds to what runs up: the "
+    "residual stream."
 )
+FEW = 2  # likeliest tokens beside the whole model; Output has more
+
+
+def with_rest(rows: Sequence[tuple[str, float]], count: int) -> tuple[tuple[str, float], ...]:
+    """Some of `count` names with their shares, and what the others share, so that all add up to 1."""
+    left = max(0.0, 1 - sum(share for _, share in rows))
+    return (*rows, (plural(count - len(rows), "other"), left)) if count > len(rows) else tuple(rows)
+
+
 AFTER = {"around_causal": 0, "causal": 0, "around_causal+": 1, "around_feed_forward": 1}
 MAX_TOKENS = 16  # of the table of tokens
 WHOLE = ("", "around_feed_forward+")  # what a whole layer did is told at its box and at its end
@@ -163,13 +177,17 @@ def main_steps(stream: Stream) -> list[str]:
 
 
 def _read(block: Block, path: str, stream: Stream) -> Block:
-    """A block of the writer with the next token as it is read after it, and what a head attends to before it."""
+    """A block of the writer with the next token as it is read after it, and what a head takes from before it."""
     _, layer, name = [*path.split(".", 2), "", ""][:3]
     name = name if layer else path
     at = 2 * int(layer) + AFTER.get(name, 2) if layer else len(stream.shares) - 1
     at = 0 if path == "target" else at
     whole = bool(layer) and name in WHOLE
-    rows = tuple(zip(stream.tokens, stream.shares[at].tolist(), strict=True))
+    named = list(zip(stream.tokens, stream.shares.T.tolist(), strict=True))
+    rows, earlier = (
+        with_rest([(token, shares[i]) for token, shares in named], stream.choices)
+        for i in (at, max(0, at - 1 - whole))
+    )
     bars = [Bars("The next token, if the model ended here", rows)]
     title, about, answer, tokens = block.title, block.about, stream.tokens[0], block.tokens
     (leader, share), last, moved = stream.leader(at), tokens[-1], stream.moved[at].tolist()
@@ -181,7 +199,7 @@ def _read(block: Block, path: str, stream: Stream) -> Block:
             f" No token knows the others yet: if the model ended here, {them} would follow itself."
         )
     elif whole or name in MAIN[2:]:
-        before = stream.shares[at - 1 - whole].tolist()
+        before = [share for _, share in earlier]
         change = f"the vector of “{last}” by {number(moved[-1])} times its length."
         if whole:
             takes = stream.lead and (stream.lead - 1) // 2 == int(layer)
@@ -199,15 +217,19 @@ def _read(block: Block, path: str, stream: Stream) -> Block:
         if abs(rows[0][1] - before[0]) >= 0.01:
             about += f" {answer} goes from {share_text(before[0])} to {share_text(rows[0][1])}."
     elif path == "output":
-        final = zip(stream.following, dict(stream.at_temperature)[1.0], strict=True)
+        final = {
+            temperature: with_rest([*zip(stream.following, shares, strict=True)], stream.choices)
+            for temperature, shares in stream.at_temperature
+        }
+        at_temperature = tuple((one, tuple(share for _, share in final[one])) for one in final)
         heading = f"The next token, the likeliest of {stream.choices:,}"
-        bars = [Bars(heading, tuple(final), at_temperature=stream.at_temperature)]
+        bars = [Bars(heading, final[1.0], at_temperature=at_temperature)]
     if block.maps is not None:
         about += " Positions enter here: RoPE rotates queries and keys."
     if block.maps is not None and int(layer) == stream.layer:
         cell = stream.head, len(tokens) - 1, stream.key
         row = block.maps[stream.head, -1]
-        title = f"Layer {layer}, head {stream.head}: “{last}” attends to {tokens[stream.key]}"
+        title = f"Layer {layer}, head {stream.head}: “{last}” takes from {tokens[stream.key]}"
         without, new, its = stream.without
         now = float(stream.shares[-1, 0])
         if without < 0.99 * now:
@@ -217,7 +239,7 @@ def _read(block: Block, path: str, stream: Stream) -> Block:
                 + (f", and {new} leads with {share_text(its)}." if new != answer else ".")
             )
             if new != answer and new == tokens[stream.key]:
-                about += f" The head attends to {new} and keeps it down."
+                about += f" The head takes from {new} and keeps it down."
             other, head, weight, unmoved = stream.unneeded
             if (other, head) != (stream.layer, stream.head):
                 about += (
@@ -225,8 +247,8 @@ def _read(block: Block, path: str, stream: Stream) -> Block:
                     f"it {answer} has {share_text(unmoved)}. A large weight alone does not say what the answer needs."
                 )
         order = np.argsort(-row, kind="stable")[:4]
-        weights = tuple((tokens[i], float(row[i])) for i in order)
-        bars.insert(0, Bars(f"“{last}” attends to", weights))
+        weights = with_rest([(tokens[i], float(row[i])) for i in order], len(tokens))
+        bars.insert(0, Bars(f"“{last}” takes from", weights))
     next_rows = [(f"{word} {share_text(one)}", one) for word, one in stream.says[at]]
     table = [Bars("would say next", tuple(next_rows[-MAX_TOKENS:]))]
     sums = whole or name == "around_causal+"

@@ -14,7 +14,8 @@ from core.pretrained.load import WRITER
 from core.studies.transformer import BATCH, Depth, Subject, measurements, writer_controls
 from core.tasks import TaskConfig, make_task
 from dashboard.draw.page_views import cells, is_attention, kind_and_layer, stacks_of
-from dashboard.draw.transformer import blocks, main_steps
+from dashboard.draw.transformer import blocks, main_steps, of_model
+from pages.transformer import MOVES
 from tests.pages.app import Case, app_at, captions, html_text, page_cases, query_value, set_state
 
 
@@ -103,7 +104,7 @@ test_a_link_opens_on_its_weights = page_cases(
         "a text of one's own": Case(
             {"transformer:start": "writer", "transformer:text": GAVE},
             [
-                "John</b> (probability",
+                "John</b> with ",
                 "Layer 3, head 2: ",
                 "36 heads, John needs this one most",
                 "A large weight alone does not say what the answer needs.",
@@ -159,7 +160,7 @@ def test_writers_last_token_goes_through_residual_stream():
     assert drawn["layers.3.around_feed_forward+"].title == "Layer 3: “John” takes the lead"
     bars = drawn["layers.3.around_feed_forward+"].bars[0]
     assert (
-        bars.before == tuple(stream.shares[6].tolist())
+        bars.before[:-1] == tuple(stream.shares[6].tolist())
         and bars.rows[0][1] == stream.shares[8, 0]
         and drawn["layers.5"].table[1].rows[-1][0].startswith("John ")
     )
@@ -170,6 +171,37 @@ def test_writers_last_token_goes_through_residual_stream():
     assert "places" not in [
         node["path"] for stack in stacks_of(result.tree) for node in stack["nodes"]
     ], "rotary positions add nothing to a vector"
+
+
+def test_shares_add_up_or_say_what_is_left(app):
+    result = measurements(writer_controls(GAVE))
+    for block in blocks(result.tree, result, pre_norm=True).values():
+        for bars in block.bars:
+            assert sum(share for _, share in bars.rows) == pytest.approx(1, abs=1e-5), bars
+            assert not bars.before or sum(bars.before) == pytest.approx(1, abs=1e-5), bars
+            assert all(sum(one) == pytest.approx(1, abs=1e-5) for _, one in bars.at_temperature)
+    for layers, size in ((1, 16), (3, 32), (2, 64)):
+        result, _ = measured(ModelConfig.transformer(layers=layers, d_model=size, num_heads=2))
+        attention, its, feed, of_feed, rest, of_rest = map(
+            int, re.findall(r"(\d+)\u00a0%", of_model(result.tree))
+        )
+        assert attention + feed + rest == its + of_feed + of_rest == 100
+
+
+def test_random_weights_are_told_where_a_move_brings_them(app):
+    app.run()
+    for index, move in enumerate(MOVES[1:3], 1):
+        app.button(key=f"transformer:try:{index}").click().run()
+        seeded = app.session_state["transformer:weights"] == "seeded"
+        assert seeded == ("The weights are random (seed 0)." in html_text(app)), move.label
+
+
+def test_a_decoder_alone_says_what_an_encoder_would_add():
+    result = measurements(writer_controls(GAVE))
+    (stack,) = stacks_of(result.tree)
+    assert not any("Decoder" in node["title"] for node in stack["nodes"])
+    whole = blocks(result.tree, result, pre_norm=True)[""]
+    assert whole.title == "A decoder only" and "an encoder would read another" in whole.about
 
 
 def test_numbers_as_they_are_written():

@@ -170,7 +170,7 @@ function drawModel(view) {
   if (layouts.length > 1) drawMemory(view, layouts, lefts, width, height);
   layouts.forEach((layout, i) => drawStack(view, data.stacks[i].name, layout, lefts[i], width, height));
   const stops = stopsOf(view), block = data.blocks[view.chosen], at = stops.indexOf(view.chosen);
-  view.where.textContent = `${at < 0 ? "" : `${at + 1} of ${stops.length} · `}${block?.title ?? ""}`;
+  view.where.textContent = at < 0 ? "" : `${at + 1} of ${stops.length} · ${block?.title ?? ""}`;
   view.about.textContent = block?.about ?? "";
   showBlock(view.panel, block, theme, wide, view.width / scale >= ROOMY);
 }
@@ -178,9 +178,7 @@ function drawModel(view) {
 function drawStack(view, name, layout, left, width, height) {
   const { svg } = view, base = height - 2, middle = left + width / 2;
   svgElement(svg, "text", { x: middle, y: 14, class: "stack" }, name);
-  for (const [line, text] of (view.data.stops.length ? ["next token, if", "it ended here"] : []).entries()) {
-    svgElement(svg, "text", { x: left + width + ARC + 8, y: 9 + 13 * line, class: "label" }, text);
-  }
+  if (view.data.stops.length) svgElement(svg, "text", { x: left + width + ARC + 8, y: 14, class: "label" }, "it would say");
   svgElement(svg, "line", { x1: middle, x2: middle, y1: base, y2: base - layout.height, class: "flow" });
   for (const frame of layout.frames) {
     svgElement(svg, "rect", { x: left + 0.5, y: base - frame.high, width: width - 1 + ARC, height: frame.high - frame.low, rx: 8, class: "frame" });
