@@ -1,6 +1,5 @@
 """Masks: pick, compose, type or draw who may see whom, and watch the same scores become other weights."""
 
-import math
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -37,6 +36,9 @@ def start_drawing() -> None:
         "drawn", AXES["mask"], "mask"
     ):
         Controls.set(first=Choice.of("drawn", drawing=Controls.shown.value))
+
+
+Pair = tuple[study.Progress, study.Progress]  # with the mask and without it
 
 
 class Controls(lab.Fields, page="masks"):
@@ -94,11 +96,9 @@ class Controls(lab.Fields, page="masks"):
     cell, padded, reach = lab.CellField(), lab.CellField(), lab.CellField()
     # the mask as a drawing; that before a press on the board
     shown, before = lab.SessionValue(""), lab.SessionValue("")
-    # both models as trained here; the seed that is trained now, when it began, and what is measured
-    trained = lab.SessionValue[study.Comparison | None](None)
-    training = lab.SessionValue[
-        tuple[int, float, Iterator[tuple[study.Progress, study.Progress]]] | None
-    ](None)
+    # the seed of the models that were trained here, and these; the seed of a training, when it began, and its steps
+    trained = lab.SessionValue[tuple[int, study.Models] | None](None)
+    training = lab.SessionValue[tuple[int, float, Iterator[Pair]] | None](None)
 
     @property
     def text(self) -> Cut:
@@ -238,23 +238,21 @@ def why_hidden() -> None:
         "Two equal models learn to name the next word, one with the causal mask and one without. Move the step."
     )
     left, right = st.columns(2, gap="medium")
-    with right:
-        written = st.container()
-        train_again()
-    saved = [lab.cached(study.load_comparison, seed) for seed in range(study.SEEDS)]
-    future = Controls.trained.value or saved[0]
-    if Controls.trained.value:
-        lab.recorded(study.compare_masks, (future.seed, len(future.causal)), future)
     with left:
         chart = st.container()
         step = Controls.draw("step", into=lab.HERE).step
-    reached = [
-        pair for pair in zip(future.causal, future.unmasked, strict=True) if pair[0].step <= step
-    ]
+    with right:
+        written = st.container()
+        train_again()
+    saved = [lab.cached(study.load_models, seed) for seed in range(study.SEEDS)]
+    seed, future = Controls.trained.value or (0, saved[0])
+    if Controls.trained.value:
+        lab.recorded(study.compare_masks, (seed, len(future["none"])), future)
+    pair = [both for both in zip(*future.values(), strict=True) if both[0].step <= step][-1]
     lab.draw_chart(
         chart,
-        draw.future_chart(future, reached[-1][0].step, lab.Ink.of(lab.theme())),
-        alt="Loss by step of training, one line with the causal mask and one without a mask",
+        draw.future_chart(future, pair[0].step, lab.Ink.of(lab.theme())),
+        alt="Loss by step of training, with the causal mask and without a mask, in training and in writing",
         key="masks:future",
     )
     with written:
@@ -262,35 +260,35 @@ def why_hidden() -> None:
             ("", f"writes after “{study.START}”"),
             [
                 [name, one.text.removeprefix(study.START)]
-                for name, one in zip(draw.MODELS, reached[-1], strict=True)
+                for name, one in zip(draw.MODELS, pair, strict=True)
             ],
-            caption=f"What each model writes at step {reached[-1][0].step}",
+            caption=f"What each model writes at step {pair[0].step}",
             left=2,
             wrap=True,
         )
-    lab.fact(draw.future_fact(*reached[-1]))
-    lab.caption(draw.future_conditions(future, saved))
+    lab.fact(draw.future_fact(*pair))
+    lab.caption(draw.future_conditions(seed, saved))
     lab.as_python("future", {"masks:future": draw.FUTURE}, future=future)
 
 
 def train_again() -> None:
     """Go on with a training that was started, and draw the button that starts one from the next seed."""
-    if Controls.training.value is not None:
-        seed, began, measured = Controls.training.value
-        pairs = lab.measure_with_progress(
+    if Controls.training.value:
+        seed, began, pairs = Controls.training.value
+        measured = lab.measure_with_progress(
             "masks:measured",
             (seed, began),
             study.RECORDED,
-            lambda _: next(measured),
+            lambda _: next(pairs),
             "measurements",
-            math.inf,
+            lab.UNASKED,
         )
-        if pairs:
-            causal, unmasked = zip(*pairs.values(), strict=True)
-            Controls.trained.value = study.Comparison(seed, causal, unmasked)
-        if len(pairs) == len(study.RECORDED):
+        if measured:
+            models = zip(("causal", "none"), zip(*measured.values(), strict=True), strict=True)
+            Controls.trained.value = seed, dict(models)
+        if len(measured) == len(study.RECORDED):
             Controls.training.value = None
-    seed = Controls.trained.value.seed + 1 if Controls.trained.value else study.SEEDS
+    seed = Controls.trained.value[0] + 1 if Controls.trained.value else study.SEEDS
     st.button(
         f"Train both with seed {seed}, {SECONDS} s",
         icon=":material/play_arrow:",
@@ -302,7 +300,8 @@ def train_again() -> None:
 
 
 def start_training(seed: int) -> None:
-    Controls.training.value = seed, time.time(), study.train_both(seed)
+    pairs = zip(study.train("causal", seed), study.train("none", seed), strict=True)
+    Controls.training.value = seed, time.time(), pairs
 
 
 def effect_of(mask: Choice, controls: Controls) -> study.MaskEffect:

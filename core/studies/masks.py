@@ -5,10 +5,9 @@ And why the future is hidden: a small model trained with the causal mask and wit
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -17,13 +16,14 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from core.attention import AXES, Attention, AttentionConfig, Choice, Steps, entry
+from core.attention import AXES, AttentionConfig, Choice, Steps, entry
 from core.attention.masks import COMPOSITIONS, build_mask
 from core.attention.masks.content import Selection, selection
 from core.attention.masks.patterns import drawing_of, layers_needed
+from core.models import Encoder, ModelConfig
 from core.seeding import seeded_layer, seeded_rng
 from core.studies.efficient import Saved, save
-from core.tasks import Task, TaskConfig, make_task
+from core.tasks import PAD as PAD_ID, Task, TaskConfig, make_task
 from core.tokens import embed, labels, tokenize
 
 D_MODEL, HEADS, SEED = 16, 4, 126
@@ -203,134 +203,101 @@ def batch(mask: Choice, head: int) -> list[Sentence]:
 
 # Why the future is hidden: the same small model, trained with the causal mask and without a mask.
 
-WIDTH, CONTEXT, BATCH_SIZE, RATE = 64, 16, 32, 3e-3
-LEARNED, HELD_OUT = 2000, 100  # sentences
+WIDTH, BATCH_SIZE, RATE, HELD_OUT = (
+    64,
+    32,
+    3e-3,
+    100,
+)  # the last: sentences that it does not learn from
 RECORDED = (0, 10, 20, 30, 50, 100, 150)  # steps
-START, LONGEST = "when ann and", 18  # words that are given, and with those that are written
-SEEDS = 3  # of the saved measurement
-SAVED = Path(__file__).parent / "data" / "masks.json"
+START, CONTEXT = "when ann and", 16  # words that are given; words that a model has at once, at most
+SAVED, SEEDS = Path(__file__).parent / "data" / "masks.json", 3
 
 
 class NextWord(nn.Module):
-    """Two layers of attention and feed-forward; each word's vector then scores what the next word may be."""
+    """Two layers of attention and feed-forward; the vector of each word then scores what the next word may be."""
 
     def __init__(self, vocabulary: int, mask: str) -> None:
         super().__init__()
-        config = AttentionConfig(WIDTH, HEADS, position="rope", mask=mask)
         self.embedding, self.output = nn.Embedding(vocabulary, WIDTH), nn.Linear(WIDTH, vocabulary)
-        self.layers = nn.ModuleList(
-            nn.ModuleDict(
-                {
-                    "norm": nn.LayerNorm(WIDTH),
-                    "attention": Attention(config),
-                    "feed_forward": nn.Sequential(
-                        nn.LayerNorm(WIDTH),
-                        nn.Linear(WIDTH, 2 * WIDTH),
-                        nn.ReLU(),
-                        nn.Linear(2 * WIDTH, WIDTH),
-                    ),
-                }
-            )
-            for _ in range(2)
+        # An encoder whose mask is causal is a decoder.
+        attention: Any = {"mask": mask, "position": "rope"}
+        config = ModelConfig.transformer(
+            WIDTH, HEADS, 2, kind="classifier", pool="mean", norm="pre", **attention
         )
+        self.layers = Encoder(config)
 
     def forward(self, words: Int[Tensor, "B T"]) -> Float[Tensor, "B T V"]:
-        x = self.embedding(words)
-        for layer in self.layers:
-            x = x + layer["attention"](layer["norm"](x)).merged
-            x = x + layer["feed_forward"](x)
-        return self.output(x)
+        return self.output(self.layers(self.embedding(words))[0])
 
 
 class Progress(NamedTuple):
     """A model after some steps, on sentences that it did not learn from.
 
-    `loss` in nats is that of training: all words are the input, and each is to name the next. `accuracy` is the share of
-    next words named right when it writes: only the words before are there. `text` is what it writes after START.
+    `loss`, in nats, is that of training: all words are the input, and each is to name the next. `writing` is the same
+    where only the words before are there, as when it writes. `text` is what it writes after START.
     """
 
     step: int
     loss: float
-    accuracy: float
+    writing: float
     text: str
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """The model with the causal mask and without a mask, at the same steps, from one seed."""
-
-    seed: int
-    causal: tuple[Progress, ...]
-    unmasked: tuple[Progress, ...]
+def windows(sentences: Int[Tensor, "N L"]) -> Int[Tensor, "B T"]:
+    """Padded sentences as one line, cut into pieces of CONTEXT words."""
+    line = sentences[sentences != PAD_ID]
+    return line[: len(line) // CONTEXT * CONTEXT].view(-1, CONTEXT)
 
 
-@lru_cache(maxsize=1)
-def sentences() -> tuple[Task, Int[Tensor, " N"], Int[Tensor, " M"]]:
-    """The task, and its sentences in one line: those to learn from, and others."""
-    task, generator = make_task(TaskConfig.of("names", sentences="names")), torch.Generator()
-    lines = []
-    for count, held_out in ((LEARNED, False), (HELD_OUT, True)):
-        drawn = [task.draw(generator.manual_seed(n), held_out).target for n in range(count)]
-        lines.append(torch.tensor(task.target_vocab.encode(chain.from_iterable(drawn))))
-    return task, lines[0], lines[1]
-
-
-def windows(line: Int[Tensor, " N"], count: int, generator: torch.Generator) -> Int[Tensor, "B T"]:
-    """Pieces of CONTEXT words, from random places of a line."""
-    starts = torch.randint(len(line) - CONTEXT + 1, (count, 1), generator=generator)
-    return line[starts + torch.arange(CONTEXT)]
-
-
-def loss_of(model: NextWord, words: Int[Tensor, "B T"]) -> Tensor:
-    """The mean loss in nats where each word names the one after it."""
-    return cross_entropy(model(words)[:, :-1].flatten(0, 1), words[:, 1:].flatten())
+def loss_of(scores: Float[Tensor, "B T V"], following: Int[Tensor, "B T"]) -> Tensor:
+    """The mean loss in nats, where each word's scores are to name the word that follows it."""
+    return cross_entropy(scores.flatten(0, 1), following.flatten())
 
 
 def train(mask: str, seed: int) -> Iterator[Progress]:
-    """Train the model with that mask, and measure it at each step of RECORDED; equal seeds get equal words."""
-    task, line, _ = sentences()
+    """Train the model with that mask, and measure it at each step of RECORDED; equal seeds get equal sentences."""
+    task = make_task(TaskConfig.of("names", sentences="names"))
     with seeded_rng(seed):
         model = NextWord(len(task.target_vocab), mask)
     optimizer = torch.optim.AdamW(model.parameters(), RATE)
     generator = torch.Generator().manual_seed(seed)
     for step in range(RECORDED[-1] + 1):
         if step in RECORDED:
-            yield measure(model, step)
-        loss_of(model, windows(line, BATCH_SIZE, generator)).backward()
+            yield measure(model, task, step)
+        words = windows(task.batch(BATCH_SIZE, generator).target_out)
+        loss_of(model(words)[:, :-1], words[:, 1:]).backward()
         optimizer.step()
         optimizer.zero_grad()
 
 
 @torch.no_grad()
-def measure(model: NextWord, step: int) -> Progress:
-    """The model as it is now."""
-    task, _, line = sentences()
-    words = windows(line, HELD_OUT, torch.Generator().manual_seed(0))
-    # a word a call, as when it writes: what comes later is not there yet
-    named = torch.stack([model(words[:, :end])[:, -1].argmax(-1) for end in range(1, CONTEXT)], 1)
-    accuracy = round(float((named == words[:, 1:]).float().mean()), 4)
+def measure(model: NextWord, task: Task, step: int) -> Progress:
+    """The model as it is after that step."""
+    words = windows(task.collate(task.held_out(HELD_OUT)).target_out)
+    # word by word: what comes later is not there yet
+    writing = torch.stack([model(words[:, :end])[:, -1] for end in range(1, CONTEXT)], 1)
+    losses = [
+        round(float(loss_of(scores, words[:, 1:])), 4) for scores in (model(words)[:, :-1], writing)
+    ]
     text = torch.tensor([task.target_vocab.encode(START.split())])
-    while text.shape[1] < LONGEST:
-        text = torch.cat([text, model(text[:, -CONTEXT:])[:, -1:].argmax(-1)], 1)
-    loss = round(float(loss_of(model, words)), 4)
-    return Progress(step, loss, accuracy, " ".join(task.target_vocab.decode(text[0])))
+    while text.shape[1] < CONTEXT:
+        text = torch.cat([text, model(text)[:, -1:].argmax(-1)], 1)
+    written = " ".join(task.target_vocab.decode(text[0].tolist()))
+    return Progress(step, *losses, written)
 
 
-def train_both(seed: int) -> Iterator[tuple[Progress, Progress]]:
-    """Train with the causal mask and without a mask, in turns; both at each step of RECORDED."""
-    return zip(train("causal", seed), train("none", seed), strict=True)
+Models = dict[str, tuple[Progress, ...]]  # by mask
 
 
-def compare_masks(seed: int, count: int = len(RECORDED)) -> Comparison:
+def compare_masks(seed: int, count: int = len(RECORDED)) -> Models:
     """Train both models from that seed until the first `count` steps of RECORDED are measured."""
-    causal, unmasked = zip(*islice(train_both(seed), count), strict=True)
-    return Comparison(seed, causal, unmasked)
+    return {mask: tuple(islice(train(mask, seed), count)) for mask in ("causal", "none")}
 
 
-def load_comparison(seed: int) -> Comparison:
+def load_models(seed: int) -> Models:
     """Both models from one of SEEDS seeds, as saved (`make future` trains them again)."""
-    saved = msgspec.json.decode(SAVED.read_bytes(), type=Saved[tuple[Comparison, ...]])
-    return saved.measured[seed]
+    return msgspec.json.decode(SAVED.read_bytes(), type=Saved[tuple[Models, ...]]).measured[seed]
 
 
 def main() -> None:

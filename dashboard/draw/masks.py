@@ -190,37 +190,36 @@ FUTURE = """
 import altair as alt
 import pandas as pd
 
-rows = [{"step": one.step, "loss": one.loss, "mask": mask} for mask, model in
-        (("causal", future.causal), ("none", future.unmasked)) for one in model]
-alt.Chart(pd.DataFrame(rows)).mark_line(point=True).encode(x="step", y="loss", color="mask")
+rows = [{"step": one.step, "loss": loss, "line": f"{mask}, {where}"} for mask, model in future.items() for one in model
+        for where, loss in (("training", one.loss), ("writing", one.writing))]
+alt.Chart(pd.DataFrame(rows)).mark_line(point=True).encode(x="step", y="loss", color="line")
 """
 
 
-def future_chart(future: study.Comparison, step: int, ink: Ink) -> Spec:
+def future_chart(future: study.Models, step: int, ink: Ink) -> Spec:
+    masked, unmasked = future.values()
+    colour = ink.series[1]
     curves = [
-        Curve(name, [(one.step, one.loss) for one in model])
-        for name, model in zip(MODELS, (future.causal, future.unmasked), strict=True)
+        Curve(MODELS[0], [(one.step, one.loss) for one in masked]),
+        Curve("Without, training", [(one.step, one.loss) for one in unmasked], (), colour, 0),
+        Curve("Without, writing", [(one.step, one.writing) for one in unmasked], (), colour, 1),
     ]
     return line_chart("loss", "step", curves, ink, rule=step)
 
 
 def future_fact(masked: study.Progress, unmasked: study.Progress) -> str:
-    """Both losses at a step, and what each model can do where the next word is not there yet."""
+    """The losses at a step, in training and where a model writes."""
     copied = ": it copies the next word" if unmasked.loss < masked.loss / 2 else ""
     return (
-        f"At step {masked.step} the loss is **{number(unmasked.loss)}** without the mask{copied}; with it, "
-        f"**{number(masked.loss)}**. Where a model writes, the next word is not there to copy: without the mask it "
-        f"names **{percent(unmasked.accuracy)}** right, with it **{percent(masked.accuracy)}**."
+        f"At step {masked.step} the model without a mask has a loss of **{number(unmasked.loss)}** in training{copied}. "
+        f"Where it writes, no next word is there to copy: **{number(unmasked.writing)}**. With the mask both are "
+        f"**{number(masked.loss)}**."
     )
 
 
-def future_conditions(future: study.Comparison, saved: list[study.Comparison]) -> str:
-    ends = (
-        sorted(percent(getattr(one, name)[-1].accuracy) for one in saved)
-        for name in ("unmasked", "causal")
-    )
-    without, masked = (f"{low} to {high}" for low, *_, high in ends)
+def future_conditions(seed: int, saved: list[study.Models]) -> str:
+    ends = [sorted(models["none"][-1].writing for models in saved)[at] for at in (0, -1)]
     return (
-        f"Two layers, {study.WIDTH} numbers a word, the same sentences (seed {future.seed}); measured on others. "
-        f"From seeds 0 to {len(saved) - 1}, {without} are right without the mask, {masked} with it."
+        f"Two layers, {study.WIDTH} numbers a word, equal steps and sentences (seed {seed}); the loss is of other sentences. "
+        f"From seeds 0 to {len(saved) - 1} it is {number(ends[0])} to {number(ends[1])} in writing without a mask."
     )

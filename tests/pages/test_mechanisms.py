@@ -193,36 +193,38 @@ test_what_masks_says = page_cases(
 
 
 def test_a_model_without_a_mask_copies_the_next_word():
-    ends = [mask_study.compare_masks(seed, 5) for seed in (7, 8)]
-    masked, unmasked = ([getattr(one, name)[-1] for one in ends] for name in ("causal", "unmasked"))
-    assert {one.step for one in (*masked, *unmasked)} == {50}
-    assert all(one.loss > 1.3 and one.accuracy > 0.4 for one in masked)
-    assert all(one.loss < 1.2 and one.accuracy < 0.4 for one in unmasked)
-    assert ends[0].causal[0] != ends[1].causal[0]  # another seed
+    ends = [mask_study.compare_masks(seed, 6) for seed in (7, 8)]
+    for models in ends:
+        masked, unmasked = (models[mask][-1] for mask in ("causal", "none"))
+        assert masked.step == unmasked.step == 100
+        assert unmasked.loss < 0.6 and 1.3 < masked.loss < 2  # nats
+        assert unmasked.writing > masked.writing + 0.6
+        assert masked.writing == pytest.approx(masked.loss, rel=1e-3)
+    assert ends[0]["causal"][0] != ends[1]["causal"][0]  # another seed
 
 
 def test_the_mask_makes_training_and_writing_one_task():
-    causal, unmasked = (mask_study.NextWord(30, mask).eval() for mask in ("causal", "none"))
     words = torch.arange(12).reshape(2, 6)
-    for model, same in ((causal, True), (unmasked, False)):
-        at_once = model(words)[:, 3]
-        before = model(words[:, :4])[:, -1]  # as it writes
+    for mask, same in (("causal", True), ("none", False)):
+        model = mask_study.NextWord(30, mask).eval()
+        at_once, before = model(words)[:, 3], model(words[:, :4])[:, -1]
         assert torch.allclose(at_once, before, rtol=1e-4, atol=1e-5) is same
 
 
 def test_saved_models_are_drawn_at_the_picked_step():
-    saved = [mask_study.load_comparison(seed) for seed in range(mask_study.SEEDS)]
-    for one in saved:
-        for model in (one.causal, one.unmasked):
+    for seed in range(mask_study.SEEDS):
+        models = mask_study.load_models(seed)
+        assert [*models] == ["causal", "none"]
+        for model in models.values():
             assert [each.step for each in model] == [*mask_study.RECORDED]
             assert all(each.text.startswith(mask_study.START) for each in model)
     app = open_masks(step="50")
     shown = page_text(app) + html_text(app)
-    masked, unmasked = saved[0].causal[4], saved[0].unmasked[4]
-    assert masked.step == 50 and f">{number(unmasked.loss)}</b> without the mask" in shown
-    for one in (masked, unmasked):
-        assert one.text.removeprefix(mask_study.START) in shown
-        assert f">{percent(one.accuracy)}</b>" in shown
+    masked, unmasked = (model[4] for model in mask_study.load_models(0).values())
+    assert "At step 50" in shown and masked.step == 50
+    for loss in (masked.loss, unmasked.loss, unmasked.writing):
+        assert f">{number(loss)}</b>" in shown
+    assert all(one.text.removeprefix(mask_study.START) in shown for one in (masked, unmasked))
 
 
 def test_both_models_train_again_on_the_page(monkeypatch):
@@ -230,7 +232,7 @@ def test_both_models_train_again_on_the_page(monkeypatch):
     app = open_masks().button(key="masks:train_both").click().run()
     trained = mask_study.compare_masks(mask_study.SEEDS, 2)
     assert f"(seed {mask_study.SEEDS})" in page_text(app)
-    assert trained.unmasked[1].text.removeprefix(mask_study.START) in html_text(app)
+    assert trained["none"][1].text.removeprefix(mask_study.START) in html_text(app)
     assert "Train both with seed 4" in app.button(key="masks:train_both").label
 
 
