@@ -58,13 +58,14 @@ class Controls(lab.Fields, page="masks"):
         params=lambda c, item, param: (
             "settings" if item.key == "drawn" else "below" if lab.is_text(param) else ""
         ),
-        help="Which keys each query may attend to",
+        help="Which keys each query may take from",
         also={"on_change": start_drawing},
     )
     join = lab.Select(
         "Combine",
         JOINS,
-        place="settings",
+        place="join",
+        hidden=True,  # but where masks are joined
         help="Use the mask alone, invert it, or join it with a second one",
     )
     second = lab.ChoiceField(
@@ -72,8 +73,6 @@ class Controls(lab.Fields, page="masks"):
         MASKS,
         "causal",
         axis="mask",
-        place="settings",
-        params=lambda c, item, param: "settings",
         after=", 2nd",
         help="The mask that is joined with the first",
     ).optional(lambda c: c.join not in ("alone", "not"))
@@ -141,7 +140,9 @@ def explore() -> None:
     conditions, settings = st.container(), lab.settings_panel("All settings", "masks:settings")
     with row:
         rare = settings.grid(6, min_column_width=120)
-        controls = Controls.draw(*PICTURE, below=below, settings=rare)
+        joined = Controls.read("join").join != "alone"
+        places = {"below": below, "settings": rare} | ({} if joined else {"join": rare})
+        controls = Controls.draw(*PICTURE, **places)
     why_hidden()
     effect = None
     with figure, lab.shown_errors():
@@ -160,7 +161,7 @@ def explore() -> None:
     with words:
         lab.fact(pressed + draw.fact_text(effect, None if pressed else cell))
     with conditions:
-        lab.caption(" ".join([draw.conditions(controls.mask), *controls.text.notes]))
+        lab.caption(" ".join([draw.conditions(controls.mask, controls.head), *controls.text.notes]))
     lab.as_python(effect=effect)
     lab.predict("masks", question(len(effect.names)))
     lab.try_this(
@@ -169,18 +170,23 @@ def explore() -> None:
             lab.Move(
                 "Two words back",
                 Controls.state(first=Choice.of("causal_local", lookback=2), join="alone"),
-                "Each word attends to itself and the two words before it. “How far a stack of layers reaches” counts how "
+                "Each word takes from itself and the two words before it. “How far a stack of layers reaches” counts how "
                 "many such layers connect the last word with the first.",
             ),
             lab.Move(
                 "Hide padding",
-                Controls.state(first=Choice("padding"), join="alone"),
+                Controls.state(
+                    tokens=controls.tokens,  # of another sentence the notice would speak no more
+                    first=Choice("padding"),
+                    join="alone",
+                    real=max(0, len(effect.names) - PADDING),
+                ),
                 "The last two tokens count as padding. Their columns are crossed out; their rows are not.",
             ),
             lab.Move(
                 "The opposite of causal",
                 Controls.state(first=Choice("causal"), join="not"),
-                "Now each word attends only to later words. The last word has no key left, so its output is 0 here.",
+                "Now each word takes from later words only. The last word has no key left, so its output is 0 here.",
             ),
             lab.Move(
                 "Type a rule",
@@ -198,7 +204,7 @@ def explore() -> None:
     parts = draw.equation(effect, controls.mask, *cell, lab.Ink.of(lab.theme()).pick)
     st.markdown(" ".join(rf"$\displaystyle {part}$" for part in parts), text_alignment="center")
     lab.caption(
-        "$M_i$ is the set of keys that query $i$, the word of row $i$, may attend to; $w_{i,j}$ is its weight on key "
+        "$M_i$ is the set of keys that query $i$, the word of row $i$, may take from; $w_{i,j}$ is its weight on key "
         "$j$, the word of column $j$. Rows and columns count from 0.",
     )
     lab.train_with("mask", controls.mask, key="masks:train")
@@ -501,11 +507,11 @@ def question(tokens: int) -> lab.Question:
     rows, columns = bool(removed[-PADDED:].all()), bool(removed[:, -PADDED:].all())
     rule = (
         f"A padding mask removes {int(removed.sum())} of {size * size} cells here: the last {PADDED} columns. No "
-        "word attends to padding."
+        "word takes from padding."
     )
-    row = "A row of padding is still computed, but nothing reads its output."
+    row = "A row of padding is still computed, but nothing takes from it."
     return lab.Question(
-        f"The last {PADDED} tokens are now padding: empty, to fill a batch. Which cells must the mask hide?",
+        f"Suppose the last {PADDED} tokens are padding: empty, to fill a batch. Which cells must the mask hide?",
         ("Their rows", "Their columns", "Both"),
         {(True, False): 0, (False, True): 1, (True, True): 2}[rows, columns],
         (f"{rule} A row holds what its own query takes.", f"{rule} {row}", f"{rule} {row}"),

@@ -77,7 +77,7 @@ def press_text(before: study.MaskEffect, after: study.MaskEffect, cell: tuple[in
         rest = f"its weight **{share_text(old[j])}** goes to the others, most of it to {largest}"
     count = int((before.allowed != after.allowed).sum())
     also = f" {count} cells have changed." * (count > 1)
-    return f":primary[{names[i]}] may {'now' if sign > 0 else 'no longer'} attend to “{names[j]}”: {rest}.{also} "
+    return f":primary[{names[i]}] may {'now' if sign > 0 else 'no longer'} take from “{names[j]}”: {rest}.{also} "
 
 
 rule_of = partial(rule, "mask", changed=False, length="length")
@@ -86,7 +86,7 @@ rule_of = partial(rule, "mask", changed=False, length="length")
 def equation(
     effect: study.MaskEffect, mask: Choice, i: int, j: int, colour: str
 ) -> tuple[str, ...]:
-    """The keys that query i may attend to, and its weight on key j in numbers: parts that a line may break between."""
+    """The keys that query i may take from, and its weight on key j in numbers: parts that a line may break between."""
 
     pick = partial(coloured, colour=colour)
     query, key = latex_name(effect.names[i], i), latex_name(effect.names[j], j)
@@ -171,14 +171,14 @@ def torch_fact(check: study.TorchCheck | None) -> str:
     )
 
 
-def conditions(mask: Choice) -> str:
+def conditions(mask: Choice, head: int) -> str:
     """What the mask means, its rule, and of what layer the maps are."""
     meaning, _, _ = entry("mask", mask.key).meaning.partition(". ")
     text = rule_of(mask)
     where = " (i: row, j: column)" if "j" in text else ""
     return (
         f"{meaning.removesuffix('.')}: {plain(text)}{where}. "
-        f"The layer is random (seed {study.SEED}), not trained."
+        f"Head {head} of a random layer (seed {study.SEED}), not trained."
     )
 
 

@@ -189,6 +189,44 @@ test_what_masks_says = page_cases(
 )
 
 
+# What is in sight says which mask holds: only what the picture does not use is in the closed panel.
+
+
+def in_settings(at):
+    (panel,) = [each for each in at.expander if each.label == "All settings"]
+    return {each.key.removeprefix("masks:") for each in (*panel.selectbox, *panel.number_input)}
+
+
+@pytest.mark.parametrize("join", [*masks_page.JOINS])
+def test_joined_masks_have_their_controls_in_sight(join):
+    at = open_masks(join=join, second="Causal local")
+    shown = {"join", "second", "second:causal_local:lookback"} & {
+        key.removeprefix("masks:") for key in controls_of(at)
+    }
+    assert ("second" in shown) == (join not in ("alone", "not"))
+    assert shown & in_settings(at) == ({"join"} if join == "alone" else set())
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_a_move_shows_what_it_set(number):
+    """From a state in which every control is another than at first."""
+    at = open_masks(first="Local window", join="or", second="Padding", real="12", head="2")
+    at = at.button(key=f"masks:try:{number}").click().run()
+    assert any("Head 2 of a random layer" in each.value for each in at.caption)
+    values = {key.removeprefix("masks:"): value for key, value in controls_of(at).items()}
+    assert values["first"] == ("causal_local", "padding", "causal", "formula")[number]
+    inverted = number == 2
+    assert values["join"] == ("not" if inverted else "alone")
+    assert ("join" in in_settings(at)) != inverted
+    assert values.get("real", 10) == 10 and ("real" in values) == (number == 1)  # two of 12
+
+
+def test_a_notice_ends_with_its_sentence():
+    at = open_masks().button(key="masks:try:1").click().run()
+    assert "last two tokens" in page_text(at)
+    assert "last two tokens" not in page_text(put_masks(at, "text_input", "tokens", "a b c d"))
+
+
 # Why the future is hidden: a model that sees the next word learns to copy it, and cannot write.
 
 
