@@ -119,6 +119,18 @@ def explore(axis: str) -> None:
     grid, below = st.grid(min_column_width=210, gap="small"), st.container()
     choice: Choice = Controls.draw(axis, into=grid, below=below)[axis]
     item = entry(axis, choice.key)
+    if item.key == "drawn":
+        values = {param: str(choice.kwargs[param.key]) for param in item.params}
+        below.page_link(
+            lab.step_of("masks").page(),
+            label="Draw it on Masks",
+            icon=":material/draw:",
+            query_params={"masks:first": item.name}
+            | {
+                f"masks:first:drawn:{param.key}": param.label(value) if param.choices else value
+                for param, value in values.items()
+            },
+        )
     paper = f" [{item.paper} {item.year}]({item.url})." if item.url else ""
     lab.paragraph(f"{item.meaning}{paper}")
     config = effect = None

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import cycle, product
 from typing import Any
+from urllib.parse import parse_qsl
 
 import numpy as np
 import pytest
@@ -1033,6 +1034,21 @@ def test_every_choice_can_be_drawn_and_said(axis, item):
     sentence = draw_mechanisms.fact_text(item, effect, row, column)
     assert f"**{number(after[row, column])}**" in sentence
     assert item.name in sentence.replace("\\", "")
+
+
+def test_a_drawn_mask_opens_on_masks_as_it_is():
+    drawn = {"drawing": "3x3:4.2.7", "beyond": "the drawing repeats"}
+    link = {f"mechanisms:mask:drawn:{name}": text for name, text in drawn.items()}
+    app = open_at(
+        "mechanisms",
+        **{"mechanisms:axis": "Masks", "mechanisms:mask": "Drawn by hand · 2026", **link},
+    )
+    (to,) = [each for each in app.get("page_link") if each.proto.page == "masks"]
+    query = dict(parse_qsl(to.proto.query_string))
+    values = controls_of(open_at("masks", **query))
+    assert values["masks:first"] == "drawn"
+    assert values["masks:first:drawn:drawing"] == "3x3:4.2.7"
+    assert values["masks:first:drawn:beyond"] == "repeat"
 
 
 @pytest.mark.parametrize(("axis", "key", "hidden"), [("mask", "padding", 3), ("score", "dot", 0)])
