@@ -223,10 +223,10 @@ def page() -> None:
     with left:
         # The charts tell the answer.
         shown = lab.predict("why", question(saved.learned)) or pair is not None
+        if pair is None:  # above the chart, which a press changes in sight
+            lab.try_this("why", moves(saved.learned))
         with lab.picture("why"):
             place = st.container()
-        if pair is None:
-            lab.try_this("why", moves(saved.learned))
         chart, values = controls(pair if live else None, pair is None)
         metric = "bleu" if chart == "bleu" else "sequence_accuracy"
         with place:
@@ -383,22 +383,54 @@ def _map(metric: str, live: Comparison) -> None:
     result = lab.recorded(study.result_of, runs, data) if runs else lab.shared(study.load)
     scores = lab.computed(study.scores_by_length, result, metric)
     cells = [draw.map_cell(sentence, data.name)] if sentence and sentence.frames else []
-    lab.as_python(draw={f"why:{metric}": draw.SCORES}, also=cells, scores=scores)
     weights, row = _alignment(data)
+    made = {"scores": scores}
+    charts = {f"why:{metric}": draw.SCORES}
+    if sentence is not None and sentence.vectors:
+        made["meeting"] = met = lab.computed(study.meeting, result, row)
+        charts |= {f"why:{name}": draw.MEETING.format(name) for name in BARS}
+        _meeting(met, row, sentence, data.setting.score)
+    lab.as_python(draw=charts, also=cells, **made)
     if weights is not None and sentence is not None:
         # How to read the map, on its picked row
-        largest = int(weights[row].argmax())
         with words:
             lab.paragraph(
-                "**What attention reads.** A row is a word that it writes, a column one of the English sentence: "
-                f"**{lab.plain((*sentence.target, '<eos>')[row])}** takes {lab.share_text(weights[row, largest])} "
-                f"from **{lab.plain(sentence.source[largest])}**. The slider shows earlier steps."
+                f"**{lab.plain((*sentence.target, '<eos>')[row])}** takes most from "
+                f"**{lab.plain(sentence.source[int(weights[row].argmax())])}**: a row is a German word, a column an "
+                "English one."
             )
         lab.details(
             "What an output word reads, as an equation",
             partial(_equations, draw.equations(data.setting, sentence, weights, row)),
             "why:equation",
         )
+
+
+BARS = {"score": "Score: query · key", "weight": "Weight: softmax of the scores"}
+
+
+def _meeting(met: study.Meeting, row: int, sentence: study.Sentence, score: str) -> None:
+    """One output word's query among the keys of all input words; its slider moves the row of the map."""
+    words, best = (*sentence.target, "<eos>"), sentence.frames[-1][1].argmax(-1).tolist()
+    st.session_state["why:word"] = row  # also after a press on the map
+    st.select_slider(
+        "German word",
+        range(len(words)),
+        format_func=lambda at: f"{at + 1} {words[at]}",  # a word may stand twice
+        key="why:word",
+        on_change=lambda: Controls.cell.pin((at := st.session_state["why:word"], best[at])),
+        help="The word whose query meets the keys of the English words, after the last step of training",
+    )
+    lab.fact(draw.meeting_text(met))
+    for name, heading in BARS.items():
+        lab.draw_chart(
+            st,
+            draw.meeting_chart(met, name, lab.Ink.of(lab.theme())),
+            alt=f"{heading}, one bar an English word",
+            heading=heading,
+            key=f"why:{name}",
+        )
+    st.latex(draw.meeting_equation(met, score), width="content")
 
 
 def _training(shown: bool, live: Comparison) -> None:
@@ -507,11 +539,11 @@ def moves(learned: Sequence[study.TrainedModel]) -> tuple[lab.Move, ...]:
         for model in (*study.Trial().pair, study.MODELS[0], study.MODELS[-1])
     )
     larger, general = others
-    bleu = [points[-1][1].mean for points in draw.pair_of(learned, "bleu")]
+    bleu = [draw.stats_text(points[-1][1]) for points in draw.pair_of(learned, "bleu")]
     middle, long = (list(without)[at] for at in (1, -1))
 
     def exact(model: Mapping[str, SeedStats], length: str) -> str:
-        return lab.percent(model[length].mean / 100)
+        return f"{draw.stats_text(model[length])}{draw.PERCENT}"
 
     return (
         lab.Move(
@@ -529,9 +561,9 @@ def moves(learned: Sequence[study.TrainedModel]) -> tuple[lab.Move, ...]:
             f"{exact(attention, long)}.",
         ),
         lab.Move(
-            "Partly right translations",
+            "Partly right",
             Controls.state(chart="bleu"),
             f"A translation with mistakes counts, too, for its right parts. For {long} words one vector reaches "
-            f"{lab.score(bleu[0])} of 100, attention {lab.score(bleu[1])}.",
+            f"{bleu[0]} of 100, attention {bleu[1]}.",
         ),
     )

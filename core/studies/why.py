@@ -28,6 +28,7 @@ from core.runs.worker import work
 from core.studies.efficient import machine
 from core.tasks import TaskConfig
 from core.training import COMPARED_SECONDS, COMPARED_STEPS, Bucket, Record, RunConfig, SeedStats
+from core.training.evaluate import watched_examples
 
 SIZES = (16, 32, 64, 96, 128, 192, 256)
 LONGEST = (20, 30, 40, 50, 60, 70, 80)
@@ -191,13 +192,63 @@ class TrainedModel:
 class Sentence:
     """A long held-out sentence: the output of each model, and the attention of the one that has it.
 
-    `frames` are (step, weights (T, S)), oldest first; the target's end mark is the last row.
+    `frames` are (step, weights (T, S)), oldest first; the target's end mark is the last row. `vectors` are what gives
+    the last one: "query" (T, D), "key" (S, D) and "score" (T, S); none before the weights of that step are saved.
     """
 
     source: tuple[str, ...]
     target: tuple[str, ...]
     outputs: Mapping[Model, tuple[str, ...]] = field(default_factory=dict)
     frames: tuple[tuple[int, np.ndarray], ...] = ()
+    vectors: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Meeting:
+    """The query (D,) of one output word and what it meets of each input word: key (S, D), score and weight (S,).
+
+    The model has no maps of its own: a query is the decoder's state, a key and its value are the encoder's state.
+    """
+
+    word: str
+    words: tuple[str, ...]
+    query: np.ndarray
+    keys: np.ndarray
+    scores: np.ndarray
+    weights: np.ndarray
+    taken: np.ndarray  # (D,), the sum of the values by weight
+
+    @property
+    def best(self) -> int:
+        return int(self.weights.argmax())
+
+
+def meeting(result: Result, row: int) -> Meeting:
+    """Cross-attention of one output word of the sentence, after the last step; KeyError where no run has saved it."""
+    sentence = result.sentence or Sentence((), ())
+    scores, keys = sentence.vectors["score"][row], sentence.vectors["key"]
+    weights = np.exp(scores - scores.max())
+    weights /= weights.sum()
+    return Meeting(
+        (*sentence.target, "<eos>")[row],
+        sentence.source,
+        sentence.vectors["query"][row],
+        keys,
+        scores,
+        weights,
+        weights @ keys,
+    )
+
+
+@torch.no_grad()
+def vectors_of(run: Run, step: int, index: int) -> dict[str, np.ndarray]:
+    """The `vectors` of a run's watched sentence, from its checkpoint of that step."""
+    (model, task), config = run.model(step), run.config()
+    batch = task.collate([watched_examples(config.task, config.num_examples)[index]])
+    output = model(batch.source, batch.source_mask, batch.target_in, record=True)
+    (steps,) = output.maps["cross"]
+    parts = {"query": steps.q, "key": steps.k, "score": steps.scores}
+    return {name: part[0, 0].float().numpy() for name, part in parts.items()}
 
 
 def sentence(runs: Mapping[Model, tuple[Run, Sequence[Record]]]) -> Sentence | None:
@@ -205,7 +256,7 @@ def sentence(runs: Mapping[Model, tuple[Run, Sequence[Record]]]) -> Sentence | N
 
     It is the longest of at most WORDS words, else the shortest.
     """
-    outputs, frames, first = {}, [], None
+    outputs, frames, first, vectors = {}, [], None, {}
     for model, (run, records) in runs.items():
         if not (decoded := [r.examples for r in records if r.examples]):
             continue
@@ -223,9 +274,11 @@ def sentence(runs: Mapping[Model, tuple[Run, Sequence[Record]]]) -> Sentence | N
                 )
             )
             frames = [(step, each[-1, 0]) for step, each in weights if each is not None]
+            if frames and frames[-1][0] in run.checkpoint_steps():
+                vectors = vectors_of(run, frames[-1][0], index)
     if first is None:
         return None
-    return Sentence(first.source, first.target, outputs, tuple(frames))
+    return Sentence(first.source, first.target, outputs, tuple(frames), vectors)
 
 
 def thinned(items: Sequence[Any], most: int) -> list[Any]:
@@ -320,7 +373,11 @@ def load() -> Result:
         tuple(saved["source"]),
         tuple(saved["target"]),
         dict(convert(saved["said"], list[tuple[Model, tuple[str, ...]]])),
-        tuple((int(step), frames[step].astype(np.float32)) for step in sorted(frames, key=int)),
+        tuple(
+            (int(step), frames[step].astype(np.float32))
+            for step in sorted(filter(str.isdecimal, frames), key=int)
+        ),
+        {name: array for name, array in frames.items() if not name.isdecimal()},
     )
     return Result(
         Trial(**data["setting"]),
@@ -348,7 +405,10 @@ def save(result: Result, folder: Path = SAVED) -> None:
     }
     (folder / "result.json").write_text(json.dumps(data, ensure_ascii=False) + "\n", "utf-8")
     (folder / "alignment.safetensors").write_bytes(
-        to_bytes({str(step): weights.astype(np.float16) for step, weights in sentence.frames})
+        to_bytes(
+            {str(step): weights.astype(np.float16) for step, weights in sentence.frames}
+            | dict(sentence.vectors)
+        )
     )
 
 

@@ -1,5 +1,6 @@
 """Why attention: its two figures, its sentences of numbers, equations and tables, and code of its script."""
 
+import json
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import Any
@@ -28,13 +29,30 @@ from dashboard.draw.figures import (
     Ink,
     Spec,
     Theme,
+    axis_style,
+    field,
+    figure as plain_figure,
     filtered_layer,
+    layer,
+    literal,
     right_margin,
     separate,
     series_encoding,
+    table_columns,
     titled_figure,
 )
-from dashboard.draw.formats import duration, latex, plural, score, written
+from dashboard.draw.formats import (
+    duration,
+    latex,
+    latex_signed,
+    listed,
+    number,
+    plain,
+    plural,
+    score,
+    share_text,
+    written,
+)
 from dashboard.draw.tables import RIGHT, html_table, marked, missing, wrong_tokens
 
 Points = Sequence[tuple[Any, SeedStats]]  # x, and the values there
@@ -87,8 +105,9 @@ def fact_text(data: study.Result, shown: bool = True) -> str:
         return ""
     length = lengths[-1 if shown else 0]
     return (
-        f"Of sentences of {length} words, attention translates **{reread[length].mean:.0f}{PERCENT}** without a mistake, "
-        f"one vector **{one_vector[length].mean:.0f}{PERCENT}**.{'' if shown else ' Pick an answer to see longer sentences.'}"
+        f"Of sentences of {length} words, attention translates **{stats_text(reread[length])}{PERCENT}** without a mistake, "
+        f"one vector **{stats_text(one_vector[length])}{PERCENT}**."
+        f"{'' if shown else ' Pick an answer to see longer sentences.'}"
     )
 
 
@@ -188,11 +207,13 @@ def progress(name: str, last: Record, controls: Trial) -> tuple[float, str]:
     return spent / controls.seconds, f"{name}: {reached}"
 
 
+def safe(word: str) -> str:
+    """A word as LaTeX may have it."""
+    return "".join(sign for sign in word if sign.isalnum() or sign == ";")
+
+
 def equations(setting: Trial, sentence: Sentence, weights: np.ndarray, row: int) -> tuple[str, str]:
     """The context of an output without attention and with it, its largest weights written out."""
-
-    def safe(word: str) -> str:
-        return "".join(sign for sign in word if sign.isalnum() or sign == ";")
 
     last, outputs = len(sentence.source) - 1, len(sentence.target)
     top = np.argsort(-weights[row])[:3]
@@ -209,6 +230,76 @@ def equations(setting: Trial, sentence: Sentence, weights: np.ndarray, row: int)
         rf"c_0 = c_1 = \dots = c_{{{outputs}}} = [\overrightarrow{{h}}_{{{last}}};\, \overleftarrow{{h}}_0] "
         rf"\in \mathbb{{R}}^{{{setting.d_model}}}"
     ), rf"\begin{{aligned}} {context} \\ &= {summed} \end{{aligned}}"
+
+
+def meeting_text(met: study.Meeting) -> str:
+    """Whose query meets whose keys, and what it takes, in one sentence of numbers."""
+    best = plain(met.words[met.best])
+    return (
+        f":primary[{plain(met.word)}]’s query comes from the decoder; keys and values come from the encoder’s English "
+        f"words. It scores **{number(met.scores[met.best])}** with {best} and takes "
+        f"**{share_text(float(met.weights[met.best]))}** of its value: **cross-attention**."
+    )
+
+
+def meeting_equation(met: study.Meeting, score: str) -> str:
+    """The same in numbers: query, key and value, score, weight, and the sum that the output word takes."""
+    at = met.best
+    name, key = (rf"\text{{{safe(word)}}}" for word in (met.word, met.words[at]))
+    product, scored = r"\mathrm{score}(q, k)", latex(met.scores[at])
+    if score == "dot":
+        first = rf"{latex_signed(met.query[0])} \cdot {latex_signed(met.keys[at, 0])}"
+        product, scored = r"q \cdot k", rf"{first} + \dots = {scored}"
+    lines = (
+        rf"q_{{{name}}} &= {listed(met.query, 2)}",
+        rf"k_{{{key}}} = v_{{{key}}} &= {listed(met.keys[at], 2)}",
+        rf"{product} &= {scored}",
+        rf"w &= e^{{{latex(met.scores[at])}}} / \textstyle\sum_j e^{{s_j}} = {latex(met.weights[at])}",
+        rf"\textstyle\sum_j w_j v_j &= {listed(met.taken, 2)}",
+    )
+    return r"\begin{aligned} " + r" \\ ".join(lines) + r" \end{aligned}"
+
+
+def meeting_chart(met: study.Meeting, name: str, ink: Ink) -> Spec:
+    """A bar for each English word: its score or its weight, with the largest weight in the accent."""
+    rows = [
+        {
+            "at": at,
+            "word": word,
+            "y": float(value),
+            "fill": ink.pick if at == met.best else ink.series[0],
+        }
+        for at, (word, value) in enumerate(zip(met.words, getattr(met, f"{name}s"), strict=True))
+    ]
+    axis = axis_style(ink) | {
+        "labelAngle": -90,
+        "labelOverlap": False,
+        "grid": False,
+        "labelPadding": 3,
+    }
+    axis |= {"labelColor": ink.text, "labelExpr": f"{json.dumps(met.words)}[datum.value]"}
+    y = field("y", None, axis=axis_style(ink) | {"tickCount": 3, "minExtent": 32})
+    bars = {
+        "x": {"field": "at", "type": "ordinal", "title": None, "axis": axis},
+        "y": y | {"scale": {"zero": True}},
+        "color": literal("fill"),
+        "tooltip": [
+            {"field": "word", "title": " "},
+            {"field": "y", "title": name, "format": ".3~f"},
+        ],
+    }
+    named = table_columns({"word": "English word", "y": name})
+    return plain_figure([layer("bar", rows, bars, cornerRadius=2)], 170) | named
+
+
+MEETING = """
+import altair as alt
+import pandas as pd
+
+words = [f"{{at}} {{word}}" for at, word in enumerate(meeting.words)]
+rows = pd.DataFrame({{"word": words, "{0}": meeting.{0}s}})
+alt.Chart(rows).mark_bar().encode(x=alt.X("word", sort=None), y="{0}")
+"""
 
 
 def sentence_table(sentence: Sentence, labels: Mapping[Model, str], pick: str, line: str) -> str:

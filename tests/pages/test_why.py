@@ -13,6 +13,7 @@ from streamlit.dataframe_util import convert_arrow_bytes_to_pandas_df
 from streamlit.testing.v1 import AppTest
 
 from core.runs.runs import create_run, list_runs
+from core.runs.worker import work
 from core.studies import why as study
 from core.tasks import TaskConfig
 from core.training import Bucket, Prediction, Record
@@ -100,7 +101,7 @@ def test_the_page_opens_with_the_kept_measurement():
         study.by_length(SAVED, study.models(SAVED)[1], "sequence_accuracy")["51–60"]
     ).startswith(f"{attention['51–60']:.0f}")
     assert "make bottleneck" in plain_text(opened(app, "numbers"))
-    assert {row["model"] for row in drawn(app, 1)} == set(draw.names(SAVED).values())
+    assert {row["model"] for row in drawn(app, -1)} == set(draw.names(SAVED).values())
 
 
 def test_run_it_asks_for_two_models_with_settings_of_page():
@@ -132,7 +133,7 @@ def test_two_running_models_stand_side_by_side(monkeypatch):
     one = {("one vector", "1–10", 20), ("one vector", "11–20", 0)}
     assert points == one | {("attention", "1–10", 80), ("attention", "11–20", 50)}
     # Over seconds, as both are given equally many.
-    assert [row["x"] for row in drawn(app, 1)] == [0, 2.5, 0, 2.5]
+    assert [row["x"] for row in drawn(app, -1)] == [0, 2.5, 0, 2.5]
     assert bars(app) == ["One vector: step 25, 2 of 45 s", "Attention: step 25, 2 of 45 s"]
     assert any("0.33" in latex.value for latex in opened(app, "equation").latex)
     app = open_page(pair(decoded=False)[1])  # the saved measurement stays until both have a result
@@ -231,8 +232,50 @@ def test_the_moves_say_what_the_saved_measurement_shows():
         " ".join(move.notice for move in why.moves(learned)).replace("\u00a0", " ")
         for learned in (SAVED, half)
     )
-    assert "translates 65 % of the sentences of 11–20 words" in notice and "one 35 %." in notice
+    assert "translates 65 ± 2 % of the sentences of 11–20 words" in notice
+    assert "one 35 ± 4 %." in notice and "reaches 43 ± 3 of 100" in notice
     assert "translates 50 % of the sentences of 11–20 words" in changed and "one 50 %." in changed
+
+
+def test_a_query_of_the_decoder_meets_the_keys_of_the_encoder():
+    result, sentence = study.load(), study.load().sentence
+    for row, weights in enumerate(sentence.frames[-1][1]):
+        met = study.meeting(result, row)
+        np.testing.assert_allclose(met.query @ met.keys.T, met.scores, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(met.weights, weights, atol=2e-3)  # saved in fp16
+        np.testing.assert_allclose(met.taken, met.weights @ met.keys, rtol=1e-4, atol=1e-5)
+    equation = draw.meeting_equation(study.meeting(result, 21), "dot")
+    assert r"q_{\text{fünf}}" in equation and r"k_{\text{five}} = v_{\text{five}}" in equation
+
+
+def test_slider_and_map_pick_one_german_word():
+    app = open_page()
+    assert app.select_slider(key="why:word").value == 21
+    assert_says(app, "comes from the", "31.15", "with five and takes")
+    app.select_slider(key="why:word").set_value(0).run()
+    assert query_value(app, "why:cell") == "0.0"
+    assert "**sechs** takes most from **six**" in page_text(app)
+    assert "with six and takes" in plain_text(app)
+    app = open_at("why", **{"why:cell": "4.3"})
+    assert app.select_slider(key="why:word").value == 4
+
+
+def test_a_run_of_this_machine_shows_its_own_meeting(tmp_path):
+    config = replace(
+        study.Trial(8, 20).config(DOT), steps=2, record_every=1, decode_every=1, held_out=8
+    )
+    run = create_run(replace(config, num_examples=2), tmp_path)
+    assert work(run.path) == "finished"
+    sentence = study.sentence({DOT: (run, run.records())})
+    result = study.Result(study.Trial(8, 20), (), sentence)
+    np.testing.assert_allclose(
+        study.meeting(result, 1).weights, sentence.frames[-1][1][1], atol=2e-3
+    )
+
+
+def test_moves_stand_above_the_chart_that_they_change():
+    text = page_text(open_page())
+    assert text.index("Try this") < text.index("English number words")
 
 
 test_what_it_says = page_cases(
@@ -331,7 +374,8 @@ def test_the_sentence_of_the_page_is_the_numbers():
         for some in (FOUR, FOUR[:2])
     )
     assert sentence == (
-        "Of sentences of 11–20 words, attention translates **70 %** without a mistake, one vector **20 %**."
+        "Of sentences of 11–20 words, attention translates **70 ± 14 %** without a mistake, one "
+        "vector **20 ± 14 %**."
     )
     assert alone == "", "which is compared with nothing"
     assert draw.numbers(FOUR, ["11–20"])[1] == ["attention", "92\u00a0±\u00a03 / 70\u00a0±\u00a014"]
