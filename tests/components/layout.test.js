@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
+import { layoutOne } from "../../dashboard/draw/components/attention_view/boxes.js";
 import { cellSizes, closeBox, closeTicks, fit, gutterOf, mapSize, tickStep } from "../../dashboard/draw/components/lib/layout.js";
 
 const ctx = { font: "", measureText: (text) => ({ width: 7 * Array.from(text).length }) }; // 7 px a letter
@@ -57,4 +58,12 @@ test("a map among others leaves room for its upright names", () => {
   const box = closeBox(ctx, view, { x: 50, gutter: 50, room: 100, cap: 420, cell: 28 });
   assert.deepEqual([box.x, box.y, box.cw, box.ch, box.w, box.h, box.gap], [50, 38, 25, 25, 100, 100, 1]);
   assert.ok(!box.flat && closeBox(ctx, { ...view, keys: ["p", "q", "d", "b"] }, { x: 50, gutter: 50, room: 100, cap: 420, cell: 28 }).flat);
+});
+
+test("on a phone a map of 25 words has the words of its columns, not their places", () => {
+  const words = Array.from({ length: 25 }, () => "thousand");
+  const view = { theme, ratio: 1, window: { r0: 0, r1: 25, c0: 0, c1: 25 }, queries: words, keys: words, show: "matrix", height: 420 };
+  const { map } = layoutOne(ctx, view, 358);
+  assert.ok(map.cw < 13 && map.colStep === 0 && map.every === 2);
+  assert.ok(map.top > 50, "upright words have their room");
 });

@@ -14,12 +14,13 @@ function mapBox(ctx, view, width, height, above, growth) {
   const [cw, ch] = cellSizes(width - gutter - 2, height, c1 - c0, r1 - r0, ratio, Math.floor(28 * growth));
   const nameWide = nameWidth(ctx, theme, view.keys.slice(c0, c1));
   const flat = cw >= NAMES_FROM && nameWide <= cw - 2;
-  // Rows too close for every name have every second one.
+  // Rows too close for every name have every second one, and so have columns.
   const close = cw < NAMES_FROM && ch < NAMES_FROM && ch >= CLOSE_NAMES_FROM && tokensPerCell(view, "rows") === 1;
-  const top = Math.max(above, cw < NAMES_FROM || flat ? 22 : namesHeight(nameWide, 8));
+  const upright = close && cw >= CLOSE_NAMES_FROM && tokensPerCell(view, "cols") === 1;
+  const top = Math.max(above, (cw < NAMES_FROM && !upright) || flat ? 22 : namesHeight(nameWide, 8));
   return {
     x: gutter, y: top, gutter, top, flat, gap: Math.min(cw, ch) >= 9 ? 1 : 0, ...mapSize(cw, ch, c1 - c0, r1 - r0, ratio),
-    every: close ? 2 : 1, rowStep: close ? 0 : tickStep(ch, 15, tokensPerCell(view, "rows")), colStep: tickStep(cw, 28, tokensPerCell(view, "cols")),
+    every: close ? 2 : 1, rowStep: close ? 0 : tickStep(ch, 15, tokensPerCell(view, "rows")), colStep: upright ? 0 : tickStep(cw, 28, tokensPerCell(view, "cols")),
   };
 }
 
