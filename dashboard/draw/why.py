@@ -234,7 +234,7 @@ def equations(setting: Trial, sentence: Sentence, weights: np.ndarray, row: int)
 
 def meeting_text(met: study.Meeting) -> str:
     """Whose query meets whose keys, and what it takes, in one sentence of numbers."""
-    best = plain(met.words[met.best])
+    best = f"“{plain(met.words[met.best])}”"
     return (
         f":primary[{plain(met.word)}]’s query comes from the decoder; keys and values come from the encoder’s English "
         f"words. It scores **{number(met.scores[met.best])}** with {best} and takes "
@@ -281,7 +281,7 @@ def meeting_chart(met: study.Meeting, name: str, ink: Ink) -> Spec:
     y = field("y", None, axis=axis_style(ink) | {"tickCount": 3, "minExtent": 32})
     bars = {
         "x": {"field": "at", "type": "ordinal", "title": None, "axis": axis},
-        "y": y | {"scale": {"zero": True}},
+        "y": y | {"scale": {"domain": [0, 1]} if name == "weight" else {"zero": True}},
         "color": literal("fill"),
         "tooltip": [
             {"field": "word", "title": " "},

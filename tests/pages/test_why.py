@@ -251,11 +251,11 @@ def test_a_query_of_the_decoder_meets_the_keys_of_the_encoder():
 def test_slider_and_map_pick_one_german_word():
     app = open_page()
     assert app.select_slider(key="why:word").value == 21
-    assert_says(app, "comes from the", "31.15", "with five and takes")
+    assert_says(app, "comes from the", "31.15", "with “five” and takes")
     app.select_slider(key="why:word").set_value(0).run()
     assert query_value(app, "why:cell") == "0.0"
     assert "**sechs** takes most from **six**" in page_text(app)
-    assert "with six and takes" in plain_text(app)
+    assert "with “six” and takes" in plain_text(app)
     app = open_at("why", **{"why:cell": "4.3"})
     assert app.select_slider(key="why:word").value == 4
 
