@@ -33,7 +33,7 @@ LABELS = {
     EXAMPLE: "Trained: the example run",
     study.SEEDED: "Random, from a seed",
 }
-NORMS = {"post": "after", "pre": "before"}
+NORMS = {("post", True): "after", ("pre", True): "before", ("pre", False): "no Add"}
 BLOCKS_OF = (
     "norm",
     "normalization",
@@ -137,12 +137,12 @@ class Controls(lab.Fields, page="transformer"):
     )
     seed = lab.Number("Seed", 0, 0, 999_999, help="Another seed gives other random weights.")
     depth = lab.Number(
-        "Depth of both models, in layers",
+        "Depth of the models, in layers",
         12,
         2,
         12,
         slider=True,
-        help="How many layers each of the two models has.",
+        help="How many layers each of the models has.",
     )
 
 
@@ -357,7 +357,7 @@ def model_view() -> None:
         "Every part and its numbers", partial(numbers_view, result, path), "transformer:numbers"
     )
     lab.details(
-        "The norm before or after each sublayer",
+        "The norm before or after each sublayer, and no residual sum",
         partial(depth_view, controls),
         NORMS_PANEL,
         opened=DEPTH in st.query_params,
@@ -490,25 +490,26 @@ def attention_path(of: study.Measurements | Part) -> str:
 
 
 def depth_view(controls: study.Subject) -> None:
-    row = st.columns([1, 1, 1], gap="large", vertical_alignment="center")
-    layers = Controls.draw("depth", into=row[0]).depth
-    row[1].latex(r"\text{after: } x \leftarrow \mathrm{norm}(x + f(x))")
-    row[2].latex(r"\text{before: } x \leftarrow x + f(\mathrm{norm}(x))")
-    depths: dict[str, study.Depth] = {
-        norm: lab.cached(study.by_depth, controls.config, controls.task, layers, norm)
-        for norm in NORMS
-    }
-    two_charts({NORMS[norm]: (depth.mean, depth.output) for norm, depth in depths.items()}, "depth")
-    after, before = depths["post"], depths["pre"]
+    layers = Controls.draw("depth", into=lab.HERE).depth
+    row = st.columns(3, gap="large")
+    row[0].latex(r"\text{after: } x \leftarrow \mathrm{norm}(x + f(x))")
+    row[1].latex(r"\text{before: } x \leftarrow x + f(\mathrm{norm}(x))")
+    row[2].latex(r"\text{no Add: } x \leftarrow f(\mathrm{norm}(x))")
+    after, before, bare = depths = [
+        lab.cached(study.by_depth, controls.config, controls.task, layers, norm, add)
+        for norm, add in NORMS
+    ]
+    names = NORMS.values()
+    two_charts({n: (one.mean, one.output) for n, one in zip(names, depths, strict=True)}, "depth")
     lab.fact(
         f"With {layers} layers and the norm after the sum, the gradient of the first layer is "
         f"**{lab.number(after.ratio)} ×** that of the last layer. With the norm before the sublayer, it is "
-        f"**{lab.number(before.ratio)} ×**."
+        f"**{lab.number(before.ratio)} ×**. Without the residual sum, it is **{lab.number(bare.ratio)} ×**."
     )
     lab.caption(
         f"Untrained models of this shape, mean of {study.SEEDS} seeds, the same {study.BATCH} examples. First layer: "
         f"{lab.number(after.mean[0])} ± {lab.number(after.std[0])} after, {lab.number(before.mean[0])} ± "
-        f"{lab.number(before.std[0])} before."
+        f"{lab.number(before.std[0])} before, {lab.number(bare.mean[0])} ± {lab.number(bare.std[0])} without the sum."
     )
 
 
@@ -525,7 +526,7 @@ def two_charts(series: dict[str, tuple[Sequence[float], Sequence[float]]], key: 
             column,
             lab.step_chart(curves, ink=ink, last_x=last, unit="layer", height=180),
             key=f"transformer:{key}:{i}",
-            alt=f"{heading}, post-norm and pre-norm",
+            alt=f"{heading}, one line each",
         )
 
 

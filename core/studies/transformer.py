@@ -1,8 +1,9 @@
 """A model's parts and gradients on eight held-out examples, its attention on the first, and gradients by depth."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import torch
 
 from core.entries import refuse_if
 from core.interpret.trace import AttentionTrace, Kind
-from core.models import Model, ModelConfig, build_model
+from core.models import Model, ModelConfig, Residual, build_model
 from core.models.base import hooked
 from core.models.model_summary import Part, record_outputs, summarize
 from core.pretrained.hf_conversion import load_lab_decoder
@@ -80,6 +81,7 @@ class Stream:
     says: tuple[tuple[tuple[str, float], ...], ...]
     moved: np.ndarray
     without: tuple[float, str, float]  # the head: the answer's probability, the likeliest token's
+    without_add: tuple[float, str, float]  # the same where no sublayer's sum has what was there
     unneeded: tuple[int, int, float, float]
     heads: int  # of all layers
     choices: int  # the tokens of the vocabulary
@@ -207,6 +209,8 @@ def residual_stream(
     following = list(dict.fromkeys([top[0], other, *reversed(leaders)]))
     logits = torch.from_numpy(outputs["output"][-1])
     new = int(ablated.argmax())
+    batch, alone = task.collate([example]), drop_residual(deepcopy(model))
+    bare = alone(batch.source, batch.source_mask, batch.target_in).logits[0, -1].softmax(-1)
     return Stream(
         tuple(names[i] for i in following),
         shares[:, following].numpy(),
@@ -220,6 +224,7 @@ def residual_stream(
         ),
         np.linalg.norm(stream - before, axis=-1) / np.linalg.norm(before, axis=-1),
         (float(ablated[top[0]]), names[new], float(ablated[new])),
+        (float(bare[top[0]]), names[int(bare.argmax())], float(bare.max())),
         (*unneeded, float(weights[unneeded][key]), float(without[unneeded][top[0]])),
         without.shape[0] * without.shape[1],
         len(names),
@@ -274,15 +279,37 @@ class Depth:
         return self.mean[0] / self.mean[-1]
 
 
-def by_depth(config: ModelConfig, task_config: TaskConfig, layers: int, norm: Any) -> Depth:
+Leave = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]  # of a Residual
+
+
+def drop_residual(model: Model) -> Model:
+    """Take the residual sums out of a model, in place: x ← f(norm(x)), or norm(f(x)); it is returned.
+
+    He 2016, "Deep Residual Learning", adds them; Dong 2021 proves that of attention without them all tokens become one.
+    """
+    for module in model.modules():
+        if isinstance(module, Residual):
+            module.leave = partial(_leave_nothing, module.leave)  # type: ignore[method-assign]
+    return model
+
+
+def _leave_nothing(leave: Leave, passed: torch.Tensor, change: torch.Tensor) -> torch.Tensor:
+    return leave(torch.zeros_like(passed), change)
+
+
+def by_depth(
+    config: ModelConfig, task_config: TaskConfig, layers: int, norm: Any, add: bool = True
+) -> Depth:
     """Untrained models of that depth, with the norm before or after: each layer of the last stack.
 
-    Xiong 2020, section 3.3, measured on the task instead of bounded.
+    Xiong 2020, section 3.3, measured on the task instead of bounded. Without `add` they have no residual sums.
     """
     task = make_task(task_config)
     examples = task.held_out(BATCH)[:BATCH]
     config = replace(config, layers=layers, norm=norm, dropout=0.0)
-    trees = [tree_of(seeded(config, task, seed), task, examples)[0] for seed in range(SEEDS)]
+    config = config if add else replace(config, residual="plain")
+    models = [seeded(config, task, seed) for seed in range(SEEDS)]
+    trees = [tree_of(one if add else drop_residual(one), task, examples)[0] for one in models]
     measured = [
         [(part.gradient, part.std) for part in tree.layers()[-layers:]]  # the decoder's, if any
         for tree in trees

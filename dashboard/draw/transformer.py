@@ -216,6 +216,12 @@ def _read(block: Block, path: str, stream: Stream) -> Block:
         bars = [Bars("The next token, before and after", rows, tuple(before))]
         if abs(rows[0][1] - before[0]) >= 0.01:
             about += f" {answer} goes from {share_text(before[0])} to {share_text(rows[0][1])}."
+        if name == "around_causal+":
+            bare, wrong, its = stream.without_add
+            about += (
+                f" Without Add, each box of each layer would replace what was there: {answer} has {share_text(bare)} "
+                f"then, and “{wrong}” leads with {share_text(its)}."
+            )
     elif path == "output":
         final = {
             temperature: with_rest([*zip(stream.following, shares, strict=True)], stream.choices)

@@ -11,7 +11,16 @@ from core.models import ModelConfig
 from core.models.model_summary import Part
 from core.pretrained.hf_conversion import load_lab_decoder
 from core.pretrained.load import WRITER
-from core.studies.transformer import BATCH, Depth, Subject, measurements, writer_controls
+from core.studies.transformer import (
+    BATCH,
+    Depth,
+    Subject,
+    drop_residual,
+    measurements,
+    seeded,
+    tree_of,
+    writer_controls,
+)
 from core.tasks import TaskConfig, make_task
 from dashboard.draw.page_views import cells, is_attention, kind_and_layer, stacks_of
 from dashboard.draw.transformer import blocks, main_steps, of_model
@@ -36,8 +45,9 @@ def test_numbers_of_parts_and_norms_are_one_click_away(app):
     set_state(app, "transformer:numbers")
     assert "loss 0.0" in captions(app), "the example is trained"
     assert not app.get("popover"), "a trained model has the blocks that it has"
-    first, second = map(float, re.findall(r">([\d.]+) ×</b>", html_text(app)))
+    first, second, bare = map(float, re.findall(r">([\d.]+) ×</b>", html_text(app)))
     assert first < 0.1 and second > 0.9, "at 12 layers the norm after starves the first layer"
+    assert bare < 1e-6, "without the residual sum the first layer does not learn at all"
 
 
 RANDOM = {"transformer:start": "random"}
@@ -171,6 +181,24 @@ def test_writers_last_token_goes_through_residual_stream():
     assert "places" not in [
         node["path"] for stack in stacks_of(result.tree) for node in stack["nodes"]
     ], "rotary positions add nothing to a vector"
+
+
+def test_without_the_residual_sum_nothing_is_left():
+    result = measurements(writer_controls(GAVE))
+    stream = result.stream
+    bare, wrong, its = stream.without_add
+    add = blocks(result.tree, result, pre_norm=True)["layers.3.around_causal+"]
+    assert f"“{wrong}” leads with" in add.about
+    assert stream.shares[-1, 0] > 0.9 and bare < 0.01 < its and wrong != "John"
+    task = make_task(TaskConfig.of("reverse"))
+    model = drop_residual(seeded(ModelConfig.transformer(layers=2, norm="pre"), task, 0))
+    tree, _ = tree_of(model, task, task.held_out(BATCH)[:BATCH])
+    x = torch.randn(1, 3, 32)
+    around = model.layers[0].around_feed_forward
+    torch.testing.assert_close(
+        around.wrap(x, model.layers[0].feed_forward), model.layers[0].feed_forward(around.norm(x))
+    )
+    assert all(part.gradient is not None for part in tree.layers())
 
 
 def test_shares_add_up_or_say_what_is_left(app):
