@@ -50,9 +50,10 @@ EXACT = Choice("exact")
 WORKED, CUSTOM = "worked", "custom"
 WORKED_EXAMPLE = study.parse(study.WORKED)
 ROOMY = (16, 4)  # d_model and heads that nearly every preset fits
+TEMPERATURES = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 10.0)
 MAX_ROW_PILLS, MAX_HEAD_PILLS = 12, 8  # with more, a list
 OF_PAGE = {"bind": None}
-OF_SESSION = ("preset", "width_d", "width_e")  # the controls that are in no link
+OF_SESSION = ("preset", "temperature", "width_d", "width_e")  # the controls that are in no link
 HELP = {
     "projection": "How queries, keys and values are made from the word vectors",
     "score": "How a query and a key are compared",
@@ -222,6 +223,13 @@ class Controls(lab.Fields, page="one"):
         also={"label_visibility": "collapsed", "wrap": True},
         help="A step of attention for one query.",
     )
+    temperature = lab.SelectSlider[float](
+        "Temperature τ",
+        lambda c: sorted({*TEMPERATURES, c.normalizer["temperature"]}),
+        lambda c: c.normalizer["temperature"],  # in the link, it is a part of the normalizer
+        also=lambda c: OF_PAGE | {"on_change": apply_temperature, "width": lab.room(150)},
+        help="Each scaled score is divided by τ first. Below 1 the weights are sharper, above 1 flatter.",
+    )
     real = lab.Number(
         "Real tokens",
         lambda c: max(0, len(c.names) - 2),  # two keys of padding at first
@@ -378,7 +386,16 @@ def draw_controls(row: lab.Place) -> AttentionConfig | None:
             disabled=stage == 6,
             key="one:next",
         )
+        if stage == 5 and "temperature" in config.normalizer.kwargs:
+            Controls.set(temperature=config.normalizer["temperature"])
+            Controls.draw("temperature", into=row, normalizer=config.normalizer)
     return config
+
+
+def apply_temperature() -> None:
+    values = Controls.read("source", "normalizer", "temperature")
+    now = values.normalizer.kwargs | {"temperature": values.temperature}
+    Controls.set(normalizer=Choice.of(values.normalizer.key, **now))
 
 
 def move_stage(stage: int) -> None:
@@ -438,7 +455,7 @@ def page() -> None:
         Controls.refusal.value = errors, None
     lab.title(
         "One query, step by step",
-        "How one word's query, key and value lead to its output.",
+        "Follow one word from its query to its output.",
     )
     lab.take_built("one", adopt, linked=linked)
     st.html(STYLE)
@@ -545,7 +562,7 @@ def show(
             on_pick=partial(apply_pick, given.queries, reading.name),
         )
     lab.predict("one", trained_question())
-    lab.try_this("one", moves(reading))
+    lab.try_this("one", moves(reading, layer))
     st.markdown("## What it means")
     st.markdown(draw.MEANING[stage])
     parts = draw.equation(reading, layer, stage, key, lab.Ink.of(lab.theme()).pick)
@@ -650,17 +667,18 @@ def trained_question() -> lab.Question:
     )
 
 
-def moves(reading: lab.step_view.Reading) -> tuple[lab.Move, ...]:
+def moves(reading: lab.step_view.Reading, config: AttentionConfig) -> tuple[lab.Move, ...]:
     """What to try: the weights, the causal mask, the score without √D, and a layer of six words and four heads.
 
-    Each sets all that its notice relies on, whatever was tried before.
+    Each sets only what its words name: all other choices stay, but in the last, which is a new layer.
     """
-    first, name, layer = reading.queries[0], lab.plain(reading.name), STARTS["layer"]
+    name, layer = lab.plain(reading.name), STARTS["layer"]
+    query, later = draw.hidden_from(reading)
     hide = lab.Move(
-        "Hide later words",
-        Controls.state(**plain_choices(mask="causal"), query=first, stage=4),
-        f"Under the causal mask {lab.plain(first)}, the first word, may attend only to itself: the score of every "
-        "later word is −∞.",
+        f"Hide later words from {query}",
+        Controls.state(mask=Choice("causal"), query=query, stage=4),
+        f"The query is {lab.plain(query)}. Under the causal mask the scaled score of "
+        f"{'the word' if later == 1 else f'each of the {later} words'} after it is −∞.",
     )
     return (
         lab.Move(
@@ -668,16 +686,16 @@ def moves(reading: lab.step_view.Reading) -> tuple[lab.Move, ...]:
             Controls.state(stage=5),
             f"The scores of {name} became weights. The next step multiplies the values by them.",
         ),
-        *([hide] if reading.queries == reading.keys else []),
+        *([hide] if later else []),
         lab.Move(
             "Do not divide by √D",
-            Controls.state(**plain_choices(score="dot"), query=reading.name, stage=5),
-            draw.undivided_text(reading),
+            Controls.state(score=Choice("dot"), stage=5),
+            draw.undivided_text(reading, config),
         ),
         lab.Move(
             "Six words, four heads",
             Controls.state(
-                **plain_choices(),
+                **{axis: Choice(getattr(AttentionConfig(), axis).key) for axis in AXES},
                 source="sentence",
                 tokens=layer.tokens,
                 d_model=layer.config.d_model,
@@ -686,13 +704,6 @@ def moves(reading: lab.step_view.Reading) -> tuple[lab.Move, ...]:
                 head=0,
                 query=last_word(labels(tokenize(SENTENCE).tokens)),
             ),
-            "Each head has its own queries and keys. Pick another head: the same word attends to other words.",
+            "A new layer: six words, four heads, no mask. Pick another *Head*: the same word takes from other words.",
         ),
     )
-
-
-def plain_choices(**axes: str) -> dict[str, Choice]:
-    """Every axis's choice; axes that are not named get their first choice."""
-    first = {axis: Choice(getattr(AttentionConfig(), axis).key) for axis in AXES}
-    chosen = {axis: Choice(name) for axis, name in axes.items()}
-    return first | {"normalizer": Choice.of("softmax", temperature=1.0)} | chosen

@@ -40,7 +40,8 @@ MEANING = {
     3: "A score adds D products, where D is the count of numbers in a query. Dividing by √D keeps the scores at the "
     "same size for every D. Some models also add a bias here, such as a penalty for distance.",
     4: "The mask sets the scaled score to −∞ for every key that the query may not attend to, so its weight becomes 0.",
-    5: "The normalizer turns the scaled scores of the allowed keys into weights. Softmax makes them positive, with sum 1.",
+    5: "The normalizer turns the scaled scores of the allowed keys into weights. Softmax makes them positive, with sum 1. "
+    "It divides by the temperature τ first: below 1 the weights are sharper, above 1 flatter.",
     6: "The output is the sum of the values v, each multiplied by its weight. It is the new vector of the word. A weight "
     "alone does not tell how much a word adds: that is weight × value, and later layers may undo it.",
 }
@@ -347,6 +348,7 @@ def softmax_latex(
     sum_over = re.sub(r"\bj\b", "m", rule) if short else "m"
     symbols = (
         rf"w_{{ij}} = \frac{{e^{{{top}}}}}{{\sum_{{{sum_over}}} e^{{{top.replace('j', 'm')}}}}}"
+        + rf",\ \tau = {latex(tau)}" * (tau != 1)
     )
     powers = {m: reading.scores[i, m] / tau for m in allowed}
     heaviest = sorted(allowed, key=lambda m: (m != j, -powers[m]))[:MAX_TERMS]
@@ -442,7 +444,7 @@ def project_fact(reading: step_view.Reading, config: AttentionConfig, head: int)
     elif np.array_equal(reading.k[i], reading.v[i]):
         text = f" has a query of {numbers}, and a key that is also its value."
     else:
-        text = " has a query, a key and a value: one vector x, multiplied by three matrices."
+        text = ": three matrices turn its vector x into query, key and value."
     return [[reading.name, "pick"], [text + sharing(config, head), ""]]
 
 
@@ -507,11 +509,8 @@ def mask_fact(reading: step_view.Reading, config: AttentionConfig, whys: dict[in
     hidden = len(reading.keys) - reading.sees
     if not hidden:
         allowed = f"all {len(reading.keys)} keys" if len(reading.keys) > 1 else "the only key"
-        hint = (
-            " “Hide later words”, below, masks some."
-            if config.mask.key == "none" and reading.queries == reading.keys
-            else ""
-        )
+        query, later = hidden_from(reading)
+        hint = f" “Hide later words from {query}”, below, masks some." * (later > 0)
         return [
             ["No key is masked here: ", ""],
             [reading.name, "pick"],
@@ -558,6 +557,13 @@ def normalize_fact(
     elif not reading.sums_to_one:
         before = f"; before the mask’s factor it was {number(reading.normalized[0][i].sum())}"
         end = f" Its row sums to {number(reading.sum)}{before * reading.reweighed}."
+    elif (
+        top == best
+        and config.has("normalizer", "softmax")
+        and config.normalizer["temperature"] != 1
+    ):
+        scores = reading.scores[i][reading.allowed[i]]
+        end = f" At temperature 1 it would take {share_text(np.exp(scores.max() - np.logaddexp.reduce(scores)))}."
     elif top == best:
         even = f"Equal weights would be {number(1 / reading.sees)} for each of {reading.sees} keys."
         end = f" {even if reading.sees > 1 else 'It may attend to no other key.'}"
@@ -597,6 +603,15 @@ def weighted_sum_fact(
     ]
 
 
+def hidden_from(reading: step_view.Reading) -> tuple[str, int]:
+    """Of which query a causal mask hides words, and how many: of the picked one, or the first where none comes later."""
+    if reading.queries != reading.keys:
+        return reading.name, 0
+    last = len(reading.keys) - 1
+    query = reading.query if reading.query < last else 0
+    return reading.queries[query], last - query
+
+
 def notes_on(
     reading: step_view.Reading, config: AttentionConfig, learned: bool, made: bool
 ) -> list[str]:
@@ -605,7 +620,9 @@ def notes_on(
     item, cells = entry("kernel", config.kernel.key), step_view.MAP_CELLS
     first = "Q, K and V are the typed ones, so every number can be checked by hand."
     if learned:
-        first = "Word vectors and matrices are random: before training, which word gets more weight has no meaning."
+        first = "Random numbers, as before training" + (
+            "." if made else ": from which word most is taken has no meaning yet."
+        )
     does = (
         "gives the same output without them."
         if "same" in item.traits
@@ -613,8 +630,7 @@ def notes_on(
     )
     notes = {
         first: True,
-        f"x is the vector of {reading.name}, drawn from top to bottom: each number multiplies the row of W beside it, "
-        "and a column adds up to one number of q, k or v.": made,
+        "Each number of x multiplies its row of W; columns add up.": made,
         f"The steps of the exact kernel are shown; kernel = {item.key} {does}": item.key != "exact",
         f"The maps show {cells} of {tokens} tokens, those around the query.": tokens > cells,
         f"The first {cells} of {dims} dimensions are drawn; all of them are in every number.": dims
@@ -678,10 +694,16 @@ def root_answer(points: tuple[study.Scaling, ...]) -> tuple[int, str]:
     )
 
 
-def undivided_text(reading: step_view.Reading) -> str:
-    """The largest weight of the picked word without the division by √D, and with it."""
-    row = reading.raw[reading.query].astype(float)
-    best, dims = int(row.argmax()), reading.q.shape[1]
+def undivided_text(reading: step_view.Reading, config: AttentionConfig) -> str:
+    """The largest weight of the picked word without the division by √D, and with it; by softmax without a bias."""
+    dims = reading.q.shape[1]
+    is_plain = (
+        config.position.key == "none" and config.has("normalizer", "softmax") and not reading.folded
+    )
+    if not is_plain or config.normalizer["temperature"] != 1:
+        return f"The score is q · k alone: √{dims} times as large as when it is divided by √{dims}."
+    row = np.where(reading.allowed, reading.raw, -np.inf)[reading.query].astype(float)
+    best = int(row.argmax())
     whole, divided = (
         number(float(np.exp(scores[best] - np.logaddexp.reduce(scores))))
         for scores in (row, row / dims**0.5)

@@ -34,6 +34,8 @@ from pages import one_query
 from tests.cases import each
 from tests.pages.app import (
     Case,
+    assert_says,
+    assert_script,
     controls_of,
     live,
     open_at,
@@ -161,9 +163,11 @@ test_what_it_says = page_cases(
     }
     | {
         "heads that share": repaired(
-            "take ", "projection:grouped_query", projection="grouped_query(kv_heads=3)"
+            "; take ", "projection:grouped_query", projection="grouped_query(kv_heads=3)"
         ),
-        "an odd part": repaired("take ", "projection:latent(rope=6)", projection="latent(rope=7)"),
+        "an odd part": repaired(
+            "; take ", "projection:latent(rope=6)", projection="latent(rope=7)"
+        ),
         "an odd head is said": Case(
             {"start": "simple", "d_model": "9", "heads": "3", "position": "rope"}, ["odd size, 3"]
         ),
@@ -471,7 +475,7 @@ def test_question_is_answered_by_weights_of_trained_model():
     assert 0.9 < sum(words.values()) < 1 and max(words, key=words.get) == "animal"
     question = one_query.trained_question()
     assert question.options[question.answer] == "animal"
-    assert f"{number(words['animal'])} to animal" in question.reasons[0]
+    assert f"{number(words['animal'])} from animal" in question.reasons[0]
 
 
 def test_a_sum_of_rounded_numbers_says_so():
@@ -517,14 +521,62 @@ def test_what_a_move_promises_is_so():
     r, undivided = (
         reading(AttentionConfig(16, 4, score=score), query=1) for score in ("scaled_dot", "dot")
     )
-    best, moves = undivided.weights[1].argmax(), one_query.moves(r)
+    config = AttentionConfig(16, 4, score="dot")
+    best, moves = undivided.weights[1].argmax(), one_query.moves(undivided, config)
     assert undivided.weights[1, best] > r.weights[1, best]
     assert f"takes {number(undivided.weights[1, best])} from {r.keys[best]}" in moves[2].notice
     assert f"by √4 it would take {number(r.weights[1, best])}." in moves[2].notice
-    scores = [move.values["one:score"] for move in moves[1:]]  # each sets all that it relies on
-    assert scores == ["scaled_dot", "dot", "scaled_dot"]
+    bias = config.with_(position=Choice("alibi"))
+    assert "√4 times as large" in one_query.moves(reading(bias, query=1), bias)[2].notice
     layer = [reading(AttentionConfig(16, 4), head=head).weights[4] for head in range(4)]
     assert len({row.argmax() for row in layer}) > 1, "each head attends to another word"
+
+
+@each(
+    ("label", "named"),
+    [
+        ("See the weights", {"stage": 5}),
+        ("Hide later words from was", {"mask": "causal", "stage": 4}),
+        ("Do not divide by √D", {"score": "dot", "stage": 5}),
+    ],
+)
+def test_a_move_changes_only_what_it_names(label, named):
+    at = open_page(
+        start="simple", tokens="it was so tired", query="was", position="rope", stage="2 Score"
+    )
+    before = controls_of(at)
+    next(one for one in at.button if one.label == label).click().run()
+    after = controls_of(at)
+    changed = {name for name in before if after.get(name) != before[name]} - {
+        "one:preset"
+    }  # which follows
+    assert {name: after[f"one:{name}"] for name in named} == named
+    assert changed == {f"one:{name}" for name in named} and label in {
+        one.label for one in at.button
+    }
+    assert_says(at, "**Notice:**")
+
+
+def test_hiding_from_the_last_word_says_that_the_query_moves():
+    at = open_page(start="simple", stage="2 Score")
+    next(one for one in at.button if one.label == "Hide later words from The").click().run()
+    assert at.button_group(key="one:query").value == "The"
+    assert_says(at, "The query is The.")
+
+
+def test_temperature_is_a_dial_at_step_five_alone():
+    at = open_page(start="simple", stage="4 Mask")
+    assert "one:temperature" not in controls_of(at)
+    put(at, "segmented_control", "stage", 5)
+    first = max(key["weight"]["value"] for key in drawn(at)["keys"])
+    assert controls_of(at)["one:temperature"] == 1.0 and "tau" not in live(at)
+    put(at, "select_slider", "temperature", 0.25)
+    assert max(key["weight"]["value"] for key in drawn(at)["keys"]) > first
+    assert query_value(at, "one:normalizer") == "softmax(temperature=0.25)"
+    assert r"tau = 0.25" in live(at) and "At temperature 1 it would take" in drawn(at)["fact"]
+    assert_script(at)
+    again = open_page(start="simple", stage="5 Normalize", normalizer="softmax(temperature=0.37)")
+    assert controls_of(again)["one:temperature"] == 0.37  # which the dial has beside its own
 
 
 def test_the_rule_of_the_third_stage_names_scale_and_slope():

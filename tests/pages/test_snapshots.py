@@ -63,7 +63,7 @@ ELSEWHERE = (
     "inside_weight:head",
     "inside_weight:key",
     "inside_weight:query",
-    *(f"one:{name}" for name in ("preset", *AXES)),
+    *(f"one:{name}" for name in ("preset", "temperature", *AXES)),
     "transformer:weights",
 )
 # the links of pages that open without their fields

@@ -72,6 +72,7 @@ function drawTint(view, bottom) {
 // The same numbers as a table, for those who do not see the picture.
 function showNumbers({ dom, data }) {
   dom.numbers.replaceChildren();
+  if (data.stage === 1) return; // no key has a number yet
   const line = (cells, tag) => {
     const row = dom.numbers.insertRow();
     for (const text of cells) element(row, tag).textContent = text;

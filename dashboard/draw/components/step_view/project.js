@@ -34,7 +34,7 @@ function placePart(view, at, top) {
   }
   const pitch = width / 3, left = at * pitch, gutter = Math.max(names, X_WIDTH);
   const room = pitch - gutter - 22, dims = Math.max(1, Math.min(made.dims, Math.floor(room / LEAST)));
-  const cell = Math.min(MOST, Math.floor(room / dims)), height = cell > 80 ? 32 : 26;
+  const cell = Math.min(MOST, Math.floor(room / dims)), height = cell > 80 ? 32 : 30;
   const matrix = { x: left + gutter, y: top + 68 };
   const rows = { x: matrix.x, y: matrix.y + made.x.length * height + 34 };
   return { left, x: matrix.x - X_WIDTH, matrix, rows, dims, cell, height };
@@ -48,8 +48,7 @@ function drawPart(view, at, top) {
   const colour = [theme.pick, theme.categories[0], theme.categories[2]][at];
   const room = phone ? width : width / 3 - 16;
   const title = drawText(view, left, top + 16, "lead strong", part.name, { fill: colour });
-  svgElement(title, "tspan", { dx: 6, class: "muted", fill: theme.text }, `${part.sign} = x · W`);
-  svgElement(title, "tspan", { dy: 3, "font-size": 9, class: "muted", fill: theme.text }, part.sign);
+  svgElement(title, "tspan", { dx: 6, class: "muted", fill: theme.text }, part.sign);
   drawText(view, left, top + 36, "muted tick", cut(view, part.meaning.replace("this word", query), room, 12));
   drawText(view, place.x + 18, matrix.y - 6, "name", "x", MIDDLE);
   drawMatrixName(view, matrix.x, matrix.y - 8, part.sign, colour);
@@ -58,7 +57,7 @@ function drawPart(view, at, top) {
     part.w[c].slice(0, dims).forEach((w, d) => drawCell(view, w, matrix.x + d * cell, matrix.y + c * height, cell, height));
   });
   drawText(view, rows.x, rows.y - 6, "name", part.sign.toUpperCase(), { fill: colour });
-  const note = dims < made.dims ? `first ${dims} of ${made.dims} numbers` : "one row for each word";
+  const note = dims < made.dims ? `first ${dims} of ${made.dims} numbers` : at ? "" : "one row for each word";
   if (!phone) drawText(view, rows.x + 18, rows.y - 6, "faint tick", cut(view, note, dims * cell - 18, 12));
   made.rows.forEach((name, r) => drawRow(view, part, r, name, place));
   const ring = { rx: 2, fill: "none", stroke: colour, "stroke-width": 2, "pointer-events": "none" };
