@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from html import escape
 from typing import TypeVar
@@ -236,6 +237,7 @@ def of_layer(controls: Controls, function: Callable[..., T], *args: Hashable) ->
 
 SMALL, LARGE = 260, 420  # pixels of a map: of one of many heads, and of three maps in a row
 ROW = 40  # pixels of a row of weights, at most
+LAYER_NAMES = [f"layer {layer}" for layer in range(study.MINILM_LAYERS)]
 LINK = "heads:maps"  # the maps share a crosshair and a pin
 
 
@@ -254,94 +256,97 @@ def pressed_head(controls: Controls) -> int | None:
     return head if layer == controls.layer else None
 
 
-def draw_split(
-    controls: Controls, many: study.Split, chosen: list[int], pressed: int | None
-) -> lab.Pair:
-    """Draw what a word attends to in the `chosen` heads, then their maps; returns the picked cell."""
-    pin = pinned_cell(controls, "heads:chosen")
-    row, column = cell = pin or study.largest_word_cell(many.weights[chosen], controls.tokens)
+def draw_split(controls: Controls, many: study.Split) -> tuple[lab.Pair, int, list[int]]:
+    """Draw what a word takes from in each head, and the maps of some.
+
+    Returns the picked cell, the head that the sentence names first, and the heads of the maps, of which it is one.
+    """
+    tokens = controls.tokens
+    pin, best = pinned_cell(controls, "heads:chosen"), pressed_head(controls)
+    row, column = cell = pin or study.largest_word_cell(many.weights, tokens)
     key = column if pin or row == column else None  # without another word, the word itself
-    shown = study.word_targets(many.weights, controls.tokens, chosen, row, key)
-    best = shown[0][0] if key is None else int(many.weights[:, row, key].argmax())
-    best = best if pressed is None else pressed  # which the sentence names first
+    if best is None and key is not None:
+        best = int(many.weights[:, row, key].argmax())
+    usual = chosen = study.word_heads(many.weights, tokens)
+    if best is not None and best not in usual:
+        chosen = sorted([best, *study.word_heads(many.weights, tokens, 2)])
+    shown = study.word_targets(many.weights, tokens, chosen, row, key)
+    best = shown[0][0] if best is None else best
     first = None if key is None else best
-    lab.fact(draw.split_fact(controls.tokens, controls.layer or 0, many.weights, shown, row, first))
-    left, right = st.columns([0.44, 0.56], gap="medium")
-    dimmed = (0, len(controls.tokens) - 1) if controls.dim else ()
+    lab.fact(draw.split_fact(tokens, controls.layer or 0, many.weights, shown, row, first))
+    dimmed = (0, len(tokens) - 1) if controls.dim else ()
+    left, right = None, st.container()
+    if controls.real:  # each as wide as its columns and its names, about two columns more
+        widths = [study.MINILM_LAYERS + 2, len(tokens) + 2]
+        left, right = st.columns(widths, gap="medium")
+    lab.caption(draw.READER if controls.real else draw.RANDOM.format(controls.seed))
     Controls.pin.pin(
         lab.multiples(
             head_tiles(many, chosen, controls),
-            controls.tokens,
+            tokens,
             key="heads:chosen",
             link=LINK,
             pin=pin,
             query=row,
             column=column,
             height=LARGE,
-            first=chosen.index(best) if best in chosen else 0,
+            first=chosen.index(best),
             fact=f"{len(chosen)} of {many.heads} heads of {controls.d_model // many.heads} numbers",
             dimmed=dimmed,
         )
     )
-    with left:
-        if controls.real:
+    if left is not None:
+        with left:
             every_layer(controls, row, shown[0][1], best)
-        lab.caption(draw.READER if controls.real else draw.RANDOM.format(controls.seed))
     with right:
         lab.multiples(
-            [
-                lab.Tile(
-                    f"What “{controls.tokens[row]}” attends to",
-                    "",
-                    many.weights[:, row],
-                    marker=-1,
-                )
-            ],
+            [lab.Tile(f"What “{tokens[row]}” takes from", "", many.weights[:, row], marker=-1)],
             [controls.name_of(head) for head in range(many.heads)],
-            controls.tokens,
+            tokens,
             key="heads:row",
             query=best,
             column=shown[0][1],
-            reads="head (row) takes from → key (column)",
+            reads="head (row) · key (column)",
             height=ROW * many.heads,
             legend=False,
+            beside=LAYER_NAMES if controls.real else (),
             dimmed=dimmed,
         )
-    of = "" if pressed is None else " the pressed one, and"
+    of = "" if chosen == usual else f" {controls.name_of(best)}, and"
     of = f" Maps:{of} those of the {many.heads} heads with the largest weight on another word."
-    of += " Above each: that weight, and what all rows attend to most, on average."
+    of += " Above each: that weight, and what all rows take most from, on average."
     lab.caption(f"Layers and heads count from 0.{of * (len(chosen) < many.heads)}")
-    return cell
+    return cell, best, chosen
 
 
 def every_layer(controls: Controls, row: int, column: int, head: int) -> None:
-    """Draw how much one word gives another in each head of MiniLM; a press of a cell opens that head."""
+    """Draw how much one word takes from another in each head of MiniLM; a press of a cell opens that head."""
     text, of = controls.source[0], study.MINILM_HEADS
     weights = [
         lab.cached(_of_source, study.split, (text, layer), of).weights[:, row, column]
         for layer in range(study.MINILM_LAYERS)
     ]
-    words = f"“{controls.tokens[row]}” → “{controls.tokens[column]}”"
 
-    def open_head(name: str, head: int) -> None:
-        Controls.set(layer=int(name[1:]))
-        Controls.pressed.pin((int(name[1:]), head))
+    def open_head(cell: lab.Pair) -> None:
+        Controls.set(layer=cell[1])
+        Controls.pressed.pin((cell[1], cell[0]))
         Controls.pin.pin((row, column))  # the other layer shows the same words
 
-    lab.caption("layer (row), head (column)")
-    lab.chart_title(f"{lab.plain(words)} in every head; a press opens it")
-    lab.effect_chart(
-        "heads:layers",
-        f"Weight of {words} in each of {study.MINILM_LAYERS * of} heads",
-        open_head,
-        draw.layer_cells(weights),
-        [f"L{layer}" for layer in range(study.MINILM_LAYERS)],
-        [str(at) for at in range(of)],
-        (f"L{controls.layer}", str(head)),
-        title="",
-        tips=(("name", "head"), ("by", "weight")),
-        has_sign=False,
-        largest=1.0,
+    words = f"“{controls.tokens[row]}” → “{controls.tokens[column]}”"
+    lab.multiples(
+        [lab.Tile(words, "", np.stack(weights, 1), marker=-1)],
+        [f"H{head}" for head in range(of)],
+        LAYER_NAMES,
+        key="heads:layers",
+        query=head,
+        column=controls.layer,
+        reads="A press opens a head.",
+        noun=f"weight of {words}",
+        fact=f"Weight of {words} in each of {study.MINILM_LAYERS * of} heads",
+        height=ROW * of,
+        legend=False,
+        beside=controls.tokens,
+        open_cell=open_head,
     )
 
 
@@ -407,8 +412,8 @@ def trained_heads() -> None:
 # The page: controls, maps, question and meaning.
 
 
-# a question, and what draws the rest after it
-Shown = tuple[lab.Question | None, Callable[[], None]]
+# A question, what draws the rest after it, and what to notice of the head that the picture shows
+Shown = tuple[lab.Question | None, Callable[[], None], str]
 
 
 def page() -> None:
@@ -430,10 +435,10 @@ def explore() -> None:
     with lab.picture("heads"):
         view = show(controls)
     if view is not None:
-        question, rest = view
+        question, rest, notice = view
         if question is not None:
             lab.predict(f"heads:{controls.idea}", question)
-        lab.try_this("heads", moves(controls.idea))
+        lab.try_this("heads", moves(controls.idea, notice))
         lab.paragraph(f"## What it means\n\n{draw.MEANING[controls.idea]}", width=560)
         rest()
         lab.details("Equation, paper and code", partial(sources, controls), "heads:source")
@@ -454,12 +459,9 @@ def show(controls: Controls) -> Shown | None:
 
 def split(controls: Controls) -> Shown:
     one, many = (of_layer(controls, study.split, count) for count in (1, controls.heads))
-    pressed = pressed_head(controls)
-    chosen = study.word_heads(many.weights, controls.tokens)
-    if pressed is not None and pressed not in chosen:
-        chosen = sorted([pressed, *study.word_heads(many.weights, controls.tokens, 2)])
-    row, column = draw_split(controls, many, chosen, pressed)
-    lab.as_python(qkv=controls.qkv, many=many, also=[draw.chosen_cell(many, chosen, pressed, row)])
+    (row, column), best, chosen = draw_split(controls, many)
+    own = draw.chosen_cell(many, controls.tokens, chosen, row)
+    lab.as_python(qkv=controls.qkv, many=many, also=[own])
     counts = one.parameters, many.parameters
     same = (
         f"Both have {counts[0]:,} parameters: the matrices $W_q$, $W_k$, $W_v$ and $W_o$ are the same. "
@@ -480,7 +482,8 @@ def split(controls: Controls) -> Shown:
         if many.heads > 1
         else None
     )
-    return question, partial(split_rest, controls, many, row, column)
+    notice = draw.target_text(controls.name_of(best), many.weights[best], controls.tokens)
+    return question, partial(split_rest, controls, many, row, column), notice
 
 
 def split_rest(controls: Controls, many: study.Split, row: int, column: int) -> None:
@@ -584,7 +587,7 @@ def shared(controls: Controls) -> Shown:
             f"{sizes} The number of scores becomes four times as large, but scores are not stored.",
         ),
     )
-    return question, partial(shared_rest, controls, names, caches)
+    return question, partial(shared_rest, controls, names, caches), ""
 
 
 def shared_rest(
@@ -659,7 +662,7 @@ def subtract(controls: Controls) -> Shown:
         min(range(3), key=lambda index: abs(options[index] - total)),
         (f"{sums} It would be 0 only with λ = 1.", sums, f"{sums} It would be 1 only with λ = 0."),
     )
-    return question, partial(subtract_rest, controls, two, pin or cell)
+    return question, partial(subtract_rest, controls, two, pin or cell), ""
 
 
 def subtract_rest(controls: Controls, two: study.TwoMaps, cell: lab.Pair) -> None:
@@ -707,8 +710,10 @@ def sources(controls: Controls) -> None:
 MOVES = {
     "minilm": lab.Move(
         "MiniLM's first layer",
-        Controls.state(weights="minilm", layer=0),
-        "L0·H2 takes nearly everything from the token before.",
+        # its own largest weight, not the cell and the head that were pressed before
+        Controls.state(weights="minilm", layer=0)
+        | {Controls.pin.key: None, Controls.pressed.key: None},
+        "",
     ),
     "random": lab.Move(
         "Random weights",
@@ -734,6 +739,8 @@ MOVES = {
 }
 
 
-def moves(idea: str) -> list[lab.Move]:
+def moves(idea: str, notice: str) -> list[lab.Move]:
+    """What to try with an idea; `notice` is that of MiniLM's first layer."""
     left_out = {idea} if idea == "split" else {idea, "minilm"}
-    return [move for name, move in MOVES.items() if name not in left_out]
+    tried = MOVES | {"minilm": replace(MOVES["minilm"], notice=notice)}
+    return [move for name, move in tried.items() if name not in left_out]

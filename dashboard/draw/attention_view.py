@@ -14,7 +14,7 @@ from __future__ import annotations
 import base64
 import functools
 import math
-from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -724,6 +724,8 @@ def multiples(
     frames: Frames | None = None,
     alone: bool = False,
     dimmed: Sequence[int] = (),
+    open_cell: Callable[[Pair], object] | None = None,
+    beside: Sequence[str] = (),
 ) -> Pair | None:
     """Draw one to twelve maps (T, S) of the same queries and keys (the queries when None); return the pinned cell.
 
@@ -736,7 +738,8 @@ def multiples(
     ``legend=False`` leaves out the scale, where maps on the same scale are beside these.
     ``first`` is the map that the page's sentence names first, its own name in the accent. ``frames`` are the maps at
     each value of a slider or list, drawn as it changes. ``alone`` draws the difference without the two maps.
-    ``dimmed`` are keys whose columns are drawn faintly.
+    ``dimmed`` are keys whose columns are drawn faintly. A press of a cell calls ``open_cell`` instead of pinning it.
+    ``beside`` are the keys of a map beside this one, whose cells begin at one height with these.
     Calls with the same ``link`` share one pin. ValueError when a map does not fit the tokens, or there is none.
     """
     rows, columns = (
@@ -765,6 +768,7 @@ def multiples(
         "noun": noun,
         "alone": alone,
         "dimmed": list(dimmed),
+        "beside": list(beside),
         "absent": absent,
         "legend": legend,
         "first": first,
@@ -776,7 +780,14 @@ def multiples(
         "turn": own.get("turn", 0),
     }
     add(key, functools.partial(tiles_picture, maps, data, rows, columns))
-    draw("multiples", "mu", data, key=key, on_pin_change=functools.partial(take, key, link, "pin"))
+
+    def press() -> None:
+        take(key, link, "pin")
+        if open_cell is not None and shared["pin"] is not None:
+            cell, shared["pin"] = shared["pin"], None
+            open_cell(cell)
+
+    draw("multiples", "mu", data, key=key, on_pin_change=press)
     return pinned
 
 

@@ -45,7 +45,7 @@ from dashboard.draw.figures import (
     text_tip,
     whole_tip,
 )
-from dashboard.draw.formats import cell, distinct, number, percent, share_text, signed
+from dashboard.draw.formats import MINUS, cell, distinct, number, percent, share_text
 from dashboard.draw.templates import html
 
 # Layers × parts of a model, each cell a signed effect on the answer, as a Vega-Lite figure.
@@ -160,10 +160,11 @@ def effect_grid(
 
 
 def short(change: float, largest: float, has_sign: bool = True) -> str:
-    """A change in a cell; nothing where it is small compared with the largest."""
-    return (
-        "" if abs(change) < 0.08 * largest else cell(signed(change) if has_sign else number(change))
-    )
+    """A change in a cell, with as many decimals as all of its grid; nothing where it is small beside the largest."""
+    if abs(change) < 0.08 * largest:
+        return ""
+    decimals = 2 if largest >= 0.1 else min(4, 1 - math.floor(math.log10(largest)))
+    return cell(f"{change:{'+' if has_sign else ''}.{decimals}f}".replace("-", MINUS))
 
 
 def _band(name: str, title: str | None, sort: Sequence[str], ink: Ink, orient: str) -> Spec:

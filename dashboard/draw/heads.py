@@ -78,21 +78,6 @@ HEADS_NOTE = (
 BYTES = 4  # of a number, fp32
 
 
-def layer_cells(weights: Sequence[np.ndarray]) -> list[Spec]:
-    """A cell for each head of each layer, with the weight that it gives one cell of its map."""
-    return [
-        {
-            "layer": f"L{layer}",
-            "head": str(head),
-            "change": float(weight),
-            "name": head_name(layer, head),
-            "by": share_text(weight),
-        }
-        for layer, of_heads in enumerate(weights)
-        for head, weight in enumerate(of_heads)
-    ]
-
-
 def trained_chart(measured: Sequence[study.TrainedHeads], ink: Ink) -> Spec:
     """The share of neighbours that models of one head and of several name, and one head with a feed-forward network."""
     names = [*(plural(each.heads, "head") for each in measured[:-1]), "1 head, feed-forward"]
@@ -241,6 +226,11 @@ def split_fact(
     return f"Of the other words, {word} takes most from {each}."
 
 
+def target_text(name: str, weights: np.ndarray, tokens: Sequence[str]) -> str:
+    target, share = study.main_target(weights, tokens)
+    return f"{name} gives {target} {share_text(share)} of its weight, on average."
+
+
 def jobs(many: study.Split, tokens: Sequence[str]) -> str:
     """What MiniLM and a layer are, and the column that most heads attend to."""
     first = many.weights.mean(1).argmax(1) == 0
@@ -317,8 +307,9 @@ def bars_html(
     )
 
 
-def chosen_cell(many: study.Split, chosen: Sequence[int], pressed: int | None, row: int) -> Cell:
-    own = "word_heads(many.weights, qkv.tokens)" if pressed is None else chosen
+def chosen_cell(many: study.Split, tokens: Sequence[str], chosen: Sequence[int], row: int) -> Cell:
+    usual = chosen == study.word_heads(many.weights, tokens)
+    own = "word_heads(many.weights, qkv.tokens)" if usual else chosen
     return Cell(
         "The heads with the largest weights on another word, and one token in them.",
         f"""

@@ -17,7 +17,12 @@ class CellField(LinkedValue[Pair | None]):
         super().__init__(None, link)
 
     def pinned(self, shape: Pair, of: object = None) -> Pair | None:
-        """The link's cell, else the page's last one; none once `of`, what it is a cell of, has changed."""
+        """The cell that something to try has set, else the link's, else the page's last one.
+
+        None once `of`, what it is a cell of, has changed.
+        """
+        if self.is_set:
+            self.pin(self.pop())
         return read_linked(self.owner.page_key, self.link or self.key, shape, of)
 
     def pin(self, cell: Pair | None) -> Pair | None:

@@ -26,7 +26,7 @@ test("the largest of a row counts what may be seen", () => {
 
 test("the tooltip says value, rank and what uniform weights would be", () => {
   assert.deepEqual(tipLines(view, 0, 1, "weight"), ["it → b", "weight 0.50", " · largest of 3 keys", "uniform would be 0.33"]);
-  assert.deepEqual(tipLines({ ...view, signed: true }, 0, 0, "value").slice(1), ["value 0.25", " · 2nd largest of 3 keys", ""]);
+  assert.deepEqual(tipLines({ ...view, signed: true }, 0, 0, "value").slice(1), ["value 0.25", " · 2nd largest of 3 in its row", ""]);
   assert.equal(tipLines({ ...view, edges: {} }, 0, 0, "weight")[2], " · 2nd largest of 3 in sight");
 });
 

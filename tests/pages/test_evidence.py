@@ -141,6 +141,7 @@ def test_what_is_written_alike_is_told_by_its_change():
     assert evidence_draw.moves(0.7, 0.6) == "falls from **0.70** to **0.60**"
     assert evidence_draw.moves(0.701, 0.7041) == "rises by **0.003** from **0.70**"
     assert short(-0.0123, 0.05) == "−.012" and short(0.001, 0.05) == ""
+    assert [short(change, 0.7, False) for change in (0.7, 0.095, 0.1)] == [".70", ".10", ".10"]
 
 
 # Long work: squares of the numbers below `count`, of which a press of Stop ends the measurement at `stop`.

@@ -1,5 +1,8 @@
 """The page Heads, driven without a browser: every idea, every size, what a link may ask for, and its numbers."""
 
+import json
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -13,7 +16,7 @@ from dashboard.draw import heads as draw
 from dashboard.draw.formats import SPACE
 from pages import heads
 from tests.cases import each
-from tests.pages.app import Case, open_at, page_cases, set_control
+from tests.pages.app import Case, html_text, open_at, page_cases, set_control
 
 TOKENS = ("The", "animal", "was", "too", "tired", ".")
 RANDOM = compute.random_qkv(TOKENS, 64, 4, 126)
@@ -64,12 +67,15 @@ test_what_it_says = page_cases(
             {"start": "minilm", "layer": "4", "pin": "10.2", "pressed": "4.10"},
             [
                 "in L4·H10 (layer 4, head 10); most in L4·H11, 0.21,",
-                "Maps: the pressed one",
+                "Maps: L4·H10, and those of",
             ],
         ),
-        "the layer's largest weight is named, also of a head whose map is not shown": Case(
-            {"start": "minilm", "layer": "0", "pin": "10.2"},
-            ["0.22</b> in L0·H6 (layer 0, head 6)"],
+        "the first layer shows its own head, not the words that were pinned": Case(
+            {"start": "minilm", "pin": "10.2"},
+            ["in L0·H2 (", "L0·H2 gives the token before 0.9999 of its weight"],
+            ["L0·H6"],
+            do=[("button", "try:0", None)],
+            query={"heads:pin": None},
         ),
         "a head of another layer": Case(
             {"start": "minilm", "pin": "10.2", "pressed": "4.10"},
@@ -102,6 +108,21 @@ test_what_it_says = page_cases(
     },
     prefix="heads:",
 )
+
+
+@each("layer", range(6))
+def test_the_head_in_words_is_the_first_of_the_maps(layer):
+    links = [{}, {"pin": "10.2"}, {"pin": "8.3"}, {"pin": "10.2", "pressed": f"{layer}.5"}]
+    for link in links:
+        at = open_at("heads", "heads:", start="minilm", layer=str(layer), **link)
+        maps = next(
+            json.loads(one.proto.json)
+            for one in at.get("bidi_component")
+            if one.key == "heads:chosen"
+        )
+        first = maps["tiles"][maps["first"]]["name"]
+        named = re.findall(r"L\d·H\d+", html_text(at))
+        assert named[0] == first and first.startswith(f"L{layer}·"), (link, named, first)
 
 
 @pytest.mark.parametrize("d_model", [4, 5, 9, 16, 96])

@@ -88,11 +88,11 @@ export function mapSize(cw, ch, cols, rows, ratio) {
   return { cw, ch, cols, rows, w: whole(cw * cols), h: whole(ch * rows) };
 }
 
-/** The box of a map among others, its names close; all of it may be `growth` times as large, the cells of a short text more. @param {CanvasRenderingContext2D} ctx @param {MapView} view */
-export function closeBox(ctx, view, { x, gutter, room, cap, cell, zoom = 1, growth = 1 }) {
+/** The box of a map among others, its names close, as high as those of `beside`; in a wide window it may be `growth` squared as large. @param {CanvasRenderingContext2D} ctx @param {MapView} view */
+export function closeBox(ctx, view, { x, gutter, room, cap, cell, beside = [], zoom = 1, growth = 1 }) {
   const { r0, r1, c0, c1 } = view.window;
-  const [cw, ch] = cellSizes(room, cap * growth, c1 - c0, r1 - r0, view.ratio, Math.floor(cell * growth ** 2));
-  const ticks = closeTicks(cw, ch, zoom), wide = nameWidth(ctx, view.theme, view.keys.slice(c0, c1));
+  const [cw, ch] = cellSizes(room, cap * growth ** 2, c1 - c0, r1 - r0, view.ratio, Math.floor(cell * growth ** 2));
+  const ticks = closeTicks(cw, ch, zoom), wide = nameWidth(ctx, view.theme, [...view.keys.slice(c0, c1), ...beside]);
   const flat = ticks.names && wide <= cw - 2;
   const top = ticks.names && !flat ? namesHeight(wide, 10) : 22;
   const gap = Math.min(cw, ch) >= 8 ? 1 : 0;

@@ -4,7 +4,7 @@
 import { pixels } from "./dom.js";
 import { GUTTER, NAME_SIZE, clamp, fit, write } from "./layout.js";
 import { ticks } from "./tokens.js";
-import { cellNumber } from "./numbers.js";
+import { cellDecimals, cellNumber } from "./numbers.js";
 import { colourAt, fontOf, hatch, rgbAt, shade, textOn } from "./theme.js";
 
 const NUMBERS_FROM = 40; // px a cell: from this width on it holds its number
@@ -57,6 +57,7 @@ export function drawMap(ctx, view, box) {
 
 function drawCells(ctx, view, box) {
   const { values, mask, cols } = view.current;
+  const decimals = cellDecimals(values.reduce((most, value) => Math.max(most, Math.abs(value)), 0));
   for (let i = 0; i < box.rows; i++) {
     for (let j = 0; j < box.cols; j++) {
       const at = (view.window.r0 + i) * cols + view.window.c0 + j;
@@ -64,7 +65,7 @@ function drawCells(ctx, view, box) {
       const x = box.x + j * box.cw, y = box.y + i * box.ch, shown = shade(visibleValue(view, values[at]), ...view.range);
       ctx.fillStyle = colourAt(view.theme.table, shown);
       ctx.fillRect(x, y, box.cw - 1, box.ch - 1);
-      if (view.numbers && box.cw >= NUMBERS_FROM) drawNumber(ctx, view, cellNumber(values[at]), x + box.cw / 2, y + box.ch / 2, shown);
+      if (view.numbers && box.cw >= NUMBERS_FROM) drawNumber(ctx, view, cellNumber(values[at], decimals), x + box.cw / 2, y + box.ch / 2, shown);
     }
   }
 }

@@ -18,8 +18,17 @@ export function shareText(value) {
   return value > 0 && value < 0.0001 ? "under\u00a00.0001" : number(value);
 }
 
-/** What a cell of a map has room for: three decimals where less is left. @param {number} value */
-export const cellNumber = (value) => (value && Math.abs(value) < 0.0005 ? "0.000" : number(value));
+/** How many decimals the cells of one map have, by its largest number: two of weights. @param {number} largest */
+export function cellDecimals(largest) {
+  if (largest >= 100) return largest < 1000 ? 1 : 0;
+  return largest >= 0.1 || !largest ? 2 : Math.min(4, 1 - Math.floor(Math.log10(largest)));
+}
+
+/** A number in a cell; what rounds to zero has no sign. @param {number} value @param {number} decimals */
+export function cellNumber(value, decimals) {
+  const text = Math.abs(value).toFixed(decimals);
+  return value < 0 && Number(text) ? MINUS + text : text;
+}
 
 function unsigned(size) {
   if (size >= 99.995) {

@@ -72,7 +72,8 @@ export function tipLines(view, i, j, noun) {
   if (cell.masked) return [title, cell.visible ? "masked: never weighed" : "sees no key: its output is 0", "", ""];
   // Of a part of a map, or of its blocks, one cannot say what the whole row would be.
   const all = !view.edges;
-  const company = all ? keysText(cell.visible) : `${cell.visible} in sight`;
+  const keys = noun === "weight" ? keysText(cell.visible) : `${cell.visible} in its row`;
+  const company = all ? keys : `${cell.visible} in sight`;
   const uniform = noun === "weight" && !view.signed && all ? `uniform would be ${number(1 / cell.visible)}` : "";
   return [title, `${noun} ${cellText(view, cell.value)}`, ` · ${rankText(cell.rank)} of ${company}`, uniform];
 }

@@ -7,7 +7,7 @@ import { scaleEnd } from "../lib/numbers.js";
 import { maskedRowsText } from "../lib/reading.js";
 import { isZoomed } from "../lib/zoom.js";
 import { showCellTip, showRow, showUnder } from "./dom.js";
-import { BETWEEN, EDGE, arrange, drawTile, drawTileOver, isPhone, placeTile } from "./tiles.js";
+import { BETWEEN, arrange, drawTile, drawTileOver, isPhone, placeTile } from "./tiles.js";
 
 /** The cell that is read: under the pointer, else pinned, else of the page's row. @param {Board} board @returns {Cell | null} */
 export function pickedCell(board) {
@@ -63,7 +63,7 @@ function layTile(tile, width) {
   const { root, heading, foot } = tile.dom;
   root.style.width = `${width}px`;
   foot.style.paddingLeft = `${tile.box.x}px`;
-  heading.style.paddingLeft = tile.operands ? "0" : foot.style.paddingLeft;
+  heading.style.paddingLeft = tile.named || tile.operands ? "0" : foot.style.paddingLeft; // a row begins where the page does
   foot.style.minWidth = `${tile.box.w}px`;
   foot.style.maxWidth = `${width - tile.box.x}px`; // more than a small map has: a pair of long words
 }
@@ -75,7 +75,6 @@ function showTexts(board) {
   // A page that draws the scale of the difference itself has the maps' tools, too.
   dom.head.hidden = dom.foot.hidden = alone && !board.legend;
   dom.reads.textContent = alone ? "" : board.reads;
-  dom.reads.style.paddingLeft = first.box.x > EDGE && !alone ? `${first.box.x}px` : "0";
   showScale(dom.legend, first, board.noun);
   dom.legend.root.classList.toggle("out", board.legend === false);
   // Weights that may be negative beside weights that cannot be: two kinds of number, so two scales.

@@ -3,7 +3,7 @@
 /** @import { Board, Cell, Tile } from "./types" */
 import { unpack, unpackBits } from "../lib/bytes.js";
 import { growthOf, resized, zoomOf } from "../lib/dom.js";
-import { CLOSE_NAMES_FROM, NARROW, closeBox, gutterOf } from "../lib/layout.js";
+import { CLOSE_NAMES_FROM, NAMES_FROM, NARROW, closeBox, gutterOf } from "../lib/layout.js";
 import { drawColNames, drawCrosshair, drawMap, drawPin, drawRowNames } from "../lib/map.js";
 import { MINUS } from "../lib/numbers.js";
 import { outlineDrag } from "../lib/zoom.js";
@@ -51,12 +51,13 @@ export function arrange(board) {
 /** @param {Board} board */
 const gutterOfBoard = ({ measure, theme, queries }) => gutterOf(measure, theme, queries);
 
-/** Whether one map is shown at a time: up to four stand two by two while every second name has room. @param {Board} board */
+/** Whether one map is shown at a time: two or four stand two by two while every second name has room, three while every
+ * name has. @param {Board} board */
 export function isPhone(board) {
   const { width, tiles, alone, window } = board;
   const half = (width - 1 - gutterOfBoard(board) - BETWEEN) / 2 - 2 * EDGE;
   return tiles.length > 1 && !alone && width < Math.min(NARROW, 210 * tiles.length)
-    && (tiles.length > 4 || half < CLOSE_NAMES_FROM * (window.c1 - window.c0));
+    && (tiles.length > 4 || half < (tiles.length === 3 ? NAMES_FROM : CLOSE_NAMES_FROM) * (window.c1 - window.c0));
 }
 
 /** The box of one tile; `lead` is the gutter's width where the tile has one, 0 elsewhere. @param {Board} board @param {Tile} tile */
@@ -64,7 +65,7 @@ export function placeTile(board, tile, room, lead) {
   tile.ratio = board.ratio;
   const x = lead || EDGE, cap = board.height ?? HEIGHT;
   const { root } = board, [zoom, growth] = [zoomOf(root), growthOf(root)];
-  const box = closeBox(board.measure, tile, { x, gutter: lead, room: room - 2 * EDGE, cap, cell: board.cell, zoom, growth });
+  const box = closeBox(board.measure, tile, { x, gutter: lead, room: room - 2 * EDGE, cap, cell: board.cell, beside: board.beside, zoom, growth });
   tile.box = box;
   tile.named = lead > 0;
   tile.width = box.x + box.w + EDGE;
