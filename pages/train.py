@@ -119,7 +119,7 @@ def page() -> None:
     with st.container(key="train:board"):
         # On a phone the run bar comes first, then the sentence, the map, the settings and the curves: all of them are
         # in one row, which wraps. The sentence keeps its height, so that the map stays where it is.
-        st.html(draw.PHONE_STYLE)
+        st.html(draw.STYLE)
         left, right = st.columns([0.3, 0.7], gap="medium")
     with right:  # before the controls: the browser gets the figures first
         note = st.container(gap="small")
@@ -143,8 +143,8 @@ def page() -> None:
     lab.try_this("train", moves())
     lab.paragraph(
         "**What it means.** Nobody programs where a model attends. The loss rewards correct outputs; its gradient "
-        "changes $W_q$ and $W_k$ until the query of an output matches the key of the input that helps. The map above "
-        "therefore starts nearly uniform and becomes sharp while the loss falls."
+        "changes every matrix, $W_q$ and $W_k$ until the query of an output matches the key of the input that helps. The map "
+        "above therefore starts nearly uniform and becomes sharp while the loss falls."
     )
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         st.caption("The path ends here. Test what you know, or read on below:", width="content")
@@ -190,9 +190,13 @@ def draw_run(data: study.RunData, state: str = "") -> None:
     with st.container(gap="small", key="train:now"):
         left, right = st.columns(2, gap="medium")
         below = st.container()
-    with left, lab.picture("train"):
-        moment = attention_over_time(data)
-        source_figures(moment, ink)
+    with left, lab.picture("train"), st.container():
+        board, moved = st.container(), st.container()
+        moment = attention_over_time(data, board)  # with its popover, below the figures
+        with board:
+            source_figures(moment, ink)
+        with moved:
+            changes_figure(moment, ink)
     step = moment.step
     lab.as_python(
         table=lab.records_table(data.run),
@@ -255,9 +259,8 @@ def draw_run(data: study.RunData, state: str = "") -> None:
 # The attention of one held-out example over training time, and where it attends on a picture or a series.
 
 
-def attention_over_time(data: study.RunData) -> study.Moment:
-    """Draw the map, its filmstrip and its slider; without attention a plain slider over the records."""
-    board = st.container()  # the map, above the popover that changes it
+def attention_over_time(data: study.RunData, board: DeltaGenerator) -> study.Moment:
+    """Draw on the board the map, its filmstrip and its slider; without attention a plain slider over the records."""
     c, frames = _choose_head(data), list[tuple[int, np.ndarray]]()
     if c is not None:
         link, picked = Controls.step.key_of(c), picked_step(data.run.id)
@@ -370,6 +373,27 @@ def source_figures(moment: study.Moment, ink: lab.Ink) -> None:
             "Gray: past values; the size of a dot is its attention weight. Black or white: the target. Blue: "
             "the forecast. Dashed: the last season repeated."
         )
+
+
+def changes_figure(moment: study.Moment, ink: lab.Ink) -> None:
+    """How far each part of the model has moved at the last step with saved weights; nothing before the first."""
+    run = moment.data.run
+    step = max((one for one in run.checkpoint_steps() if 0 < one <= moment.step), default=None)
+    if step is None:
+        return
+    try:
+        changes = lab.shared(study.weight_changes, Checkpoint.of(run, step))
+    except ValueError as error:
+        st.caption(lab.plain(str(error)))
+        return
+    lab.draw_chart(
+        st,
+        draw.changes_chart(changes, ink),
+        key="train:changes",
+        alt="How far each part of the model moved from its start.",
+        heading=f"Change of each part, step {step:,}",
+    )
+    lab.caption(draw.changes_text(changes, step))
 
 
 # The curves of a run: loss, the scores of its task, and its training; each with the picked step.

@@ -225,7 +225,10 @@ def bar_figure(
     """
     scale = {"domain": list(domain), **({"type": "log", "nice": False} if log else {"zero": False})}
     x = field(value, None) | {"scale": scale}
-    at = {"y": names_axis(name, names, limit, ink, grid=False, labelOverlap=False), "x": x}
+    at = {
+        "y": names_axis(name, names, limit, ink, grid=False, labelOverlap=False, labelFlush=False),
+        "x": x,
+    }
     at |= {"yOffset": offset} if offset else {}
     return figure(
         [

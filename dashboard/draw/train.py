@@ -205,9 +205,9 @@ def task_text(task: Task) -> str:
 
 
 def reads(task: Task, kind: str = "cross") -> str:
-    """What a map's rows and columns are: with teacher forcing, the outputs are those that are correct."""
-    correct = kind == "cross" and task.form == "pairs"
-    return f"correct {READS[kind]}" if correct else READS[kind]
+    """What a map's rows and columns are: with teacher forcing, the rows are the target, not what the model wrote."""
+    target = kind == "cross" and task.form == "pairs"
+    return READS[kind].replace("output", "target") if target else READS[kind]
 
 
 def loss_chart(task: Task, records: Sequence[Record]) -> tuple[str, list[Curve], dict[str, Any]]:
@@ -343,6 +343,35 @@ def parts_chart(gradients: Mapping[str, float], ink: Ink) -> Spec:
     )
 
 
+def changes_chart(changes: Mapping[str, float], ink: Ink) -> Spec:
+    """How far each part moved from its start, the start being 1."""
+    rows = [
+        {"part": part, "change": value, "end": value, "text": number(value)}
+        for part, value in changes.items()
+    ]
+    return bar_figure(
+        rows,
+        "part",
+        list(changes),
+        "change",
+        ink,
+        domain=[0, 1.2 * max(changes.values())],
+        height=20 * len(rows),
+        colour={"value": ink.series[0]},
+        tips=[],
+        mark={"type": "bar", "height": {"band": 0.6}},
+    )
+
+
+def changes_text(changes: Mapping[str, float], step: int) -> str:
+    """Which part moved farthest until a step, and which least."""
+    least, *_, most = sorted(changes, key=lambda part: changes[part])
+    return (
+        f"Training moves every part: by step {step:,}, {plain(most)} by **{number(changes[most])}** of its size at the "
+        f"start, {plain(least)} by {number(changes[least])}."
+    )
+
+
 def part_name(path: str) -> str:
     above, _, last = path.rpartition(".")
     if last.isdecimal():  # such as encoder.layers.0
@@ -457,7 +486,9 @@ def layer_strip(kinds: Sequence[str], shared: int, theme: Theme) -> str:
 # Held-out examples at a step, and the map of one.
 
 
-PHONE_STYLE = """<style>@media (max-width: 640px) {
+# What the toolbar of a chart offers, Export has for every picture: here it would stand over three small charts.
+STYLE = """<style>.st-key-train-now [data-testid=stElementToolbar] { display: none }
+@media (max-width: 640px) {
 .st-key-train-board > * > [data-testid=stHorizontalBlock] {
   > :first-child, > :first-child > *, > :last-child, > :last-child > *, > :last-child > * > *,
   > :last-child > * > * > * { display: contents }

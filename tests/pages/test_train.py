@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from safetensors.numpy import save
 from streamlit.testing.v1 import AppTest
 
@@ -19,8 +20,8 @@ from core.runs.folder import Status
 from core.runs.runs import Run, create_run, list_runs
 from core.runs.sweeps import create_sweep
 from core.runs.worker import work
-from core.studies.decode import decodable_runs
-from core.studies.runs import source_at
+from core.studies.decode import Checkpoint, decodable_runs
+from core.studies.runs import source_at, weight_changes
 from core.tasks import TASKS, Task, TaskConfig, make_task
 from core.training import Prediction, Record, SweepConfig, loop, recommended
 from dashboard.draw.figures import Ink, shade, text_on
@@ -906,13 +907,27 @@ def test_scores_of_classes_have_no_sequences():
         assert says in text and ("Sequence" in text) == (key == "reverse")
 
 
-def test_outputs_of_a_map_are_the_correct_ones():
+def test_rows_of_a_map_are_the_target():
     app = open_train()
     (picture,) = (one for one in pictures_of(app).values() if hasattr(one, "reads"))
-    assert picture.reads == "correct output (row) attends to → input (column)"
+    assert picture.reads == "target (row) attends to → input (column)"
 
 
 def test_number_words_are_translated():
     for language, word in (("de", "five and nine tens"), ("fr", "four twenties, fifteen")):
         assert word in train.draw.task_text(make_task(TaskConfig.of("numbers", language=language)))
     assert train.draw.task_text(make_task(TaskConfig.of("copy"))).endswith("letters again.")
+
+
+def test_training_moves_every_part():
+    changes = weight_changes(Checkpoint.of(EXAMPLE_RUN, 200))
+    assert [*changes][:4] == ["W_q", "W_k", "W_v", "W_o"] and "output layer" in changes
+    assert min(changes.values()) > 0.05 and max(changes.values()) < 2
+    start = loop.prepare(EXAMPLE_RUN.config()).model.state_dict()
+    now, _ = EXAMPLE_RUN.checkpoint(200)
+    name = "layers.0.cross.projection.query.weight"
+    assert torch.linalg.norm(now[f"model.{name}"] - start[name]) < torch.linalg.norm(start[name])
+    most = max(changes, key=lambda part: changes[part])
+    assert_says(open_train(), f"by step 200, {most} by **{number(changes[most])}** of its size")
+    app = open_at("train", run=half_way("finished").id)  # without weights
+    assert "Training moves" not in page_text(app)
