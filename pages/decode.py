@@ -220,7 +220,7 @@ def page() -> None:
         (run, checkpoint.step, result, path[-1]),
         force_tokens(model, result.prompt, result.tree.tokens(path[-1])),
     )
-    cell = draw.outputs_cell(lab.path_code(run.path), checkpoint.step, result, steps)
+    cell = draw.outputs_cell(lab.run_code(run.path), checkpoint.step, result, steps)
     lab.tree_view(
         result.tree,
         draw.names_text(task),

@@ -145,7 +145,7 @@ from core.interpret.map_transform import changes
 from core.pretrained.finetune_run import about, trace_of
 from core.runs.runs import open_run
 
-run = open_run({lab.path_code(data.run.path)})
+run = open_run({lab.run_code(data.run.path)})
 sentence = about(run)["sentences"][{both.sentence}]
 print(sentence["text"])
 first, now = (trace_of(run.frame(step), {both.sentence}, sentence, f"step {{step}}").of({kind!r})

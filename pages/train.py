@@ -201,7 +201,7 @@ def draw_run(data: study.RunData, state: str = "") -> None:
     lab.as_python(
         table=lab.records_table(data.run),
         draw={"train:loss": lab.DRAW_LOSSES},
-        also=[draw.step_cell(moment, lab.path_code(data.run.path))],
+        also=[draw.step_cell(moment, lab.run_code(data.run.path))],
     )
     failure = data.status.message if data.status.state == "failed" else ""
     problems = tuple(training.diagnose(data.until(step), config, task.baseline_loss, failure))

@@ -353,10 +353,14 @@ class _Writer:
             return self._model(value)
         if isinstance(value, Run):
             self.imports.add("from core.runs.runs import open_run")
-            return f"open_run({import_module('dashboard.ui.runs').path_code(value.path)})"
+            return f"open_run({import_module('dashboard.ui.runs').run_code(value.path)})"
         if isinstance(value, Sweep):
+            code = import_module("dashboard.ui.runs").run_code(value.path)
+            if code == repr(value.id):
+                self.imports.add("from core.runs.sweeps import find_sweep")
+                return f"find_sweep({code})"
             self.imports |= {import_of(Sweep), "from pathlib import Path"}
-            return f"Sweep(Path({import_module('dashboard.ui.runs').path_code(value.path)}))"
+            return f"Sweep(Path({code}))"
         if not isinstance(value, PLAIN) and id(value) in self.names:
             return self.names[id(value)]
         if self._call_of(value) is not None:

@@ -55,6 +55,12 @@ def path_code(path: Path) -> str:
     return f"lab_path({script_path(path)!r})" if _is_of_lab(path) else repr(script_path(path))
 
 
+def run_code(path: Path) -> str:
+    """What a script opens a run or a sweep by: its id where it stands among the runs, else its folder."""
+    among = not hosted() and path.is_relative_to(runs_folder())
+    return repr(path.stem) if among else path_code(path)
+
+
 def _is_of_lab(path: Path) -> bool:
     return path.is_relative_to(ROOT / "core") or path.is_relative_to(ROOT / "dashboard")
 

@@ -22,7 +22,7 @@ from core.runs import store
 from core.runs.archive import pack
 from core.runs.runs import Run, create_run, deleted_runs, find_run, list_runs
 from core.runs.store import copier, copy_now
-from core.runs.sweeps import Outcome, Sweep, list_sweeps
+from core.runs.sweeps import Outcome, Sweep, create_sweep, list_sweeps
 from core.studies.runs import (
     EXAMPLE_SWEEP,
     SweepData,
@@ -840,3 +840,19 @@ def test_the_kept_sweep_is_whole():
     rows = csv_rows(sweep_words.numbers_csv(shown))
     assert len(rows) == 30 and {row["state"] for row in rows} == {"finished"}
     assert all(0 <= float(row["sequence_accuracy"]) <= 1 for row in rows)
+
+
+def test_scripts_open_what_is_here_by_name():
+    """No page of runs writes the folder of this machine: into its words, or into its script."""
+    config = SweepConfig(small_run(steps=4), "score", ("dot", "general"), (0, 1))
+    sweep, run = create_sweep(config), create_run(small_run())
+    for step in (0, 2):
+        run.append(Record(step, loss=3.4, sequence_accuracy=0.0, held_out=9))
+    run.set_status("finished", "Finished.")
+    sweep.add_runs({(0, 0): run})
+    links = {"train": {"run": run.id}, "compare_runs": {"runs": run.id}, "runs": {"run": run.id}}
+    for page, link in (links | {"sweeps": {"sweep": sweep.id}}).items():
+        app = open_at(page, **link)
+        text = page_text(app) + script_of(app).text("")
+        assert str(run.path.parent) not in text, page
+        assert f"find_sweep('{sweep.id}')" in text or f"'{run.id}'" in text, page
