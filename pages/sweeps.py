@@ -208,8 +208,8 @@ def controls(data: study.SweepData | None) -> SweepConfig | None:
     same = (base.task, base.model) == (example.task, example.model)
     usual = example.steps if same else base.steps  # of the picture beside it
     values = Controls.draw("seeds", "equal", "seconds", "steps", into=panel, name=name, usual=usual)
-    if values.steps:
-        base = replace(base, steps=values.steps, record_every=max(1, values.steps // 25))
+    steps = values.steps or usual
+    base = replace(base, steps=steps, record_every=max(1, steps // 25))
     seeds, seconds = tuple(range(values.seeds)), values.seconds or SweepConfig.seconds
     config = SweepConfig(base, axis, tuple(selected), seeds, values.equal, seconds)
     config.try_models()
@@ -342,7 +342,8 @@ PAGE = "sweeps"
 def page() -> None:
     lab.title(
         "Sweeps",
-        "Which values of a setting differ by more than chance? Each is trained from several random seeds.",
+        "Which values of a setting differ by more than chance? A row is a value, a mark one trained model, the bar "
+        "where their mean may lie.",
     )
     sweep = linked_sweep()
     data, own = study.load_sweep(sweep), lab.limits.mine(sweep)

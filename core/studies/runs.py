@@ -391,9 +391,8 @@ def settings(data: Any, name: str = "") -> dict[str, str]:
         return {
             each: text for key, part in inner.items() for each, text in settings(part, key).items()
         }
-    is_number = isinstance(data, float | int) and not isinstance(data, bool)
-    words = {None: "none", True: "yes", False: "no"}
-    text = f"{data:g}" if is_number else words.get(data, str(data))
+    text = {"None": "none", "True": "yes", "False": "no"}.get(str(data), str(data))
+    text = f"{data:g}" if isinstance(data, float) else text
     return {name.replace(".params.", "."): text}
 
 

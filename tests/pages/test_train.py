@@ -24,6 +24,7 @@ from core.studies.decode import Checkpoint, decodable_runs
 from core.studies.runs import source_at, weight_changes
 from core.tasks import TASKS, Task, TaskConfig, make_task
 from core.training import Prediction, Record, SweepConfig, loop, recommended
+from dashboard.draw import fine_tune as draw
 from dashboard.draw.figures import Ink, shade, text_on
 from dashboard.draw.formats import number, percent
 from dashboard.draw.tables import DocumentWeights, sentence_weights
@@ -759,6 +760,13 @@ def test_first_sight_is_the_kept_run_beside_what_it_beats():
     assert_case(slider.set_value(0).run(), Case(says=["At step 0,"], never=["has moved"]))
     set_control("fine_tune:", app, "selectbox", "task", "pairs")
     assert len(app.selectbox(key="fine_tune:head").options) == 8, "of cross-attention"
+
+
+def test_wrong_predictions_are_struck_out():
+    rows = [Prediction(("a & b",), ("x",), ("<y>",)), Prediction(("c",), ("x",), ("x",))]
+    text = draw.table(rows, rows, ("text", "label", "before", "now"), Ink.of("light"))
+    assert text.count("line-through") == 2 and "&lt;span" not in text
+    assert text.count("&lt;y&gt;") == 2 and "a &amp; b" in text
 
 
 def test_the_button_asks_for_what_the_controls_say():
