@@ -85,6 +85,9 @@ def test_the_tour_sets_the_controls_of_a_page(page):
         min(box["width"], box["height"]) >= 40
         for box in map(box_of, bar.get_by_role("button").all())
     )
+    # Next: Heads, of which a phone shows the first word
+    word = bar.get_by_role("button", name="Next").locator("strong")
+    assert box_of(word)["width"] > 16 and word.inner_text() == "Next"
     click(bar.get_by_role("button", name="End tour"))
     expect(bar).to_have_count(0)
     open_page(page, "", "text=3 of 7 pages")
