@@ -17,6 +17,7 @@ from core.attention.presets import preset_of
 from core.attention.text import from_text, to_text
 from dashboard.draw.formats import plain, spoken
 from dashboard.draw.glossary import TERMS, explain, explain_markdown, matching
+from dashboard.fields.axis import dated
 from dashboard.fields.base import Fields, Number, Select, Toggle
 from dashboard.fields.link import as_text
 from dashboard.fields.mechanism import clashes, repairs
@@ -421,6 +422,13 @@ def test_a_typed_text_finds_terms_by_name():
 def test_the_saved_list_is_what_the_lab_has():
     saved = [*hits().values()]  # no two have the same title and line
     assert saved == json.loads(json.dumps(collect())), "run make generated"
+
+
+def test_a_picker_offers_rope_first():
+    # Streamlit puts what begins with the typed text first, and of these the shortest.
+    for offered, key in ((AXES["position"], "rope"), (PRESETS, "roformer")):
+        names = {dated(item): item.key for item in offered if item.name.startswith("RoPE")}
+        assert names[min(names, key=len)] == key
 
 
 def test_export_is_of_the_page_that_is_open():

@@ -268,7 +268,7 @@ EARLY: tuple[Preset, ...] = (
     ),
     Preset(
         "roformer",
-        "RoFormer",
+        "RoPE, RoFormer",
         paper="Su et al.",
         year=2021,
         url="https://arxiv.org/abs/2104.09864",
