@@ -145,7 +145,8 @@ def write(scores: study.Scores) -> str:
 def page() -> None:
     st.html(draw.STYLE)
     lab.title(
-        "Normalizers", "A normalizer turns scores into weights. Here each gets the same scores."
+        "Normalizers",
+        "A normalizer turns scores into weights: how much does each key get?",
     )
     lab.take_built("normalizers", adopt, axes=("normalizer",))
     explore()
@@ -177,14 +178,16 @@ def explore() -> None:
         bars(controls, shown)
         spoken = [row for row in rows if row in shown or row.key == draw.BASELINE]
         lab.fact(draw.fact_text(spoken, controls.row))
-        lab.draw_equation(
-            Controls,
-            "normalizer",
-            dict(zip(controls.choices, rows, strict=True)),
-            lambda row: draw.normalizer_latex(
-                row, controls.names, controls.picked, lab.Ink.of(lab.theme()).pick
-            ),
-        )
+        linked = Controls.equation.key_of(controls) in st.query_params
+        with lab.settings_panel("The equation of one rule, with its numbers", opened=linked):
+            lab.draw_equation(
+                Controls,
+                "normalizer",
+                dict(zip(controls.choices, rows, strict=True)),
+                lambda row: draw.normalizer_latex(
+                    row, controls.names, controls.picked, lab.Ink.of(lab.theme()).pick
+                ),
+            )
     curves(controls, rows)
     lab.details(
         f"All {len(rows)} normalizers", partial(everything, controls, rows), "normalizers:all"
@@ -200,14 +203,14 @@ def explore() -> None:
     lab.details("Equations, papers and the code that just ran", sources, "normalizers:sources")
 
 
-def bars(controls: Controls, rows: Sequence[study.RowWeights]) -> None:
+def bars(controls: Controls, rows: Sequence[study.RowWeights], rules: bool = False) -> None:
     names, picked, theme = controls.names, controls.picked, lab.theme()
-    tiles = [draw.weights_tile(row, controls.row, names, picked) for row in rows]
+    tiles = [draw.weights_tile(row, controls.row, names, picked, rules) for row in rows]
     st.html(draw.bars([draw.scores_tile(controls.scaled, names, picked, theme), *tiles], theme))
 
 
 def everything(controls: Controls, rows: Sequence[study.RowWeights]) -> None:
-    bars(controls, rows)
+    bars(controls, rows, rules=True)
     lab.table(
         draw.HEAD,
         draw.table_rows(rows),

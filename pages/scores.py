@@ -61,7 +61,7 @@ class Controls(lab.Fields, page="scores"):
 def page() -> None:
     lab.title(
         "Scores",
-        "A score says how well a query and a key match. Here every rule scores the same queries and keys.",
+        "Does it matter how a query and a key are compared? Each map is one rule.",
     )
     lab.take_built("scores", adopt, axes=("score",))
     explore()
@@ -145,25 +145,28 @@ def show(controls: Controls, notes: Sequence[str]) -> list[study.ScoreMaps]:
     maps, names = maps_at(controls, controls.stretch), labels(controls.cut.tokens)
     cell = draw_maps(controls, maps, names)
     lab.fact(draw.fact_text(maps, names, cell[0], controls.stretch))
-    lab.draw_equation(
-        Controls,
-        "score",
-        dict(zip(controls.choices, maps, strict=True)),
-        lambda each: draw.score_latex(each, names, *cell, lab.Ink.of(lab.theme()).pick),
-    )
     lab.caption(
         " ".join(
             [
-                f"One head of D = {controls.dims}; {len(names)} tokens, no mask, softmax. "
-                f"Words and weights are random (seed {SEED}), "
-                "so the numbers show how the rules differ, not what a trained model attends to. A press on a cell sets "
-                "the query of the sentence and the cell of the equation; pointing changes the maps alone. A weight below "
-                "10⁻¹² is written as 0.",
+                f"Words and weights are random (seed {SEED}): the maps show how the rules differ, not what a trained "
+                "model takes from. A press on a cell sets the query of the sentence.",
                 *draw.equal_texts(maps),
                 *notes,
             ]
         ),
     )
+    linked = Controls.equation.key_of(controls) in st.query_params
+    with lab.settings_panel("The equation of one rule, with its numbers", opened=linked):
+        lab.draw_equation(
+            Controls,
+            "score",
+            dict(zip(controls.choices, maps, strict=True)),
+            lambda each: draw.score_latex(each, names, *cell, lab.Ink.of(lab.theme()).pick),
+        )
+        lab.caption(
+            f"Of the pressed cell. One head of D = {controls.dims}; {len(names)} tokens, no mask, softmax. A weight "
+            "below 10⁻¹² is written as 0."
+        )
     return maps
 
 

@@ -55,8 +55,10 @@ def bars(tiles: Sequence[str], theme: Theme) -> str:
     return f'<div class="nb" style="{colours}">{"".join(tiles)}</div>'
 
 
-def weights_tile(row: RowWeights, scores: Scores, names: Sequence[str], picked: int) -> str:
-    """One normalizer: a bar a key from 0 to 1, and a hollow one for the weight that goes to no key."""
+def weights_tile(
+    row: RowWeights, scores: Scores, names: Sequence[str], picked: int, rules: bool
+) -> str:
+    """One normalizer, with its rule where asked: a bar a key from 0 to 1, and a hollow one for no key."""
     weights = [
         None if score is None else float(weight)
         for score, weight in zip(scores, row.weights, strict=True)
@@ -70,7 +72,7 @@ def weights_tile(row: RowWeights, scores: Scores, names: Sequence[str], picked: 
     zeros = f" · {plural(row.zeros, 'exact zero')}" if row.zeros else ""
     return figure(
         item.name,
-        item.short,
+        item.short if rules else "weights",
         weights,
         [
             bar(
@@ -89,7 +91,7 @@ def weights_tile(row: RowWeights, scores: Scores, names: Sequence[str], picked: 
         ],
         labels,
         picked,
-        f"Σ {number(row.total)}{zeros}",
+        f"sum {number(row.total)}{zeros}",
     )
 
 

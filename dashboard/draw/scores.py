@@ -39,7 +39,7 @@ def fact_text(
     sentence = (
         f"By {agree} of {len(maps)} scores :primary[{plain(tokens[query])}] takes most from "
         f"{plain(tokens[column])}: by {lower(high.key)} **{share_text(high.weights[query, column])}**, "
-        f"by {lower(low.key)} ({plain(rule(low))}) **{share_text(low.weights[query, column])}**. "
+        f"by {lower(low.key)} **{share_text(low.weights[query, column])}**. "
         f"Uniform weights would be {number(1 / len(tokens))}."
     )
     return sentence if stretch == 1.0 else f"{sentence} Each query is multiplied by {stretch:g}."
@@ -89,7 +89,7 @@ def score_latex(
 
 def tile(each: study.ScoreMaps, marker: int, show: str, largest: float) -> Tile:
     """One score's map: its weights, or its scores on the common scale ± `largest` or on its own."""
-    name, note = entry("score", each.key).name, rule(each)
+    name, note = entry("score", each.key).name, ""
     if show == "weights":
         return Tile(name, note, each.weights, marker=marker)
     if show == "own":

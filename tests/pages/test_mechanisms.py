@@ -991,7 +991,7 @@ def test_the_numbers_in_the_equation_make_the_weight(key):
 
 def drawn(scores, names, picked, key="softmax"):
     row = normalizer_study.normalize_row(Choice.of(key), scores, 1.0)
-    return draw_normalizers.weights_tile(row, scores, names, picked)
+    return draw_normalizers.weights_tile(row, scores, names, picked, rules=False)
 
 
 def test_of_equal_weights_picked_and_first_have_numbers():
