@@ -480,7 +480,9 @@ def note_other_settings(
         which = f"**{names[0]} {plain(texts[0])}**, not {plain(texts[1])}"
     with place:
         st.markdown(f"Trained with other settings: {which}. Press **{start}**.")
-        st.html(f"<style>.st-key-{figures.replace(':', '-')} {{ opacity: .4 }}</style>")
+        # of each element: on a phone, Train's container has no box of its own
+        elements = f".st-key-{figures.replace(':', '-')} [data-testid=stElementContainer]"
+        st.html(f"<style>{elements} {{ opacity: .4 }}</style>")
 
 
 def anothers_note(run: Run) -> bool:

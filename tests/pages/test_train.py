@@ -867,7 +867,7 @@ def test_a_picture_of_other_settings_is_dimmed(page, key, before, value, says):
     app = open_at(page)
     assert OTHER not in page_text(app)
     assert f"{OTHER} {says}" in page_text(set_state(app, key, value)).replace("**", "")
-    assert any(f"-key-{page}-now {{ opacity" in one.proto.body for one in app.get("html"))
+    assert any(f"-key-{page}-now [data-testid" in one.proto.body for one in app.get("html"))
     assert OTHER not in page_text(set_state(app, key, before))
 
 
