@@ -29,7 +29,10 @@ def given(text: str) -> str:
 
 def page() -> None:
     over = "The tour is over. " if lab.page_bars.OVER.value else ""
-    lab.title("Quiz", f"{over}Eight questions about the path, with new numbers each time.")
+    lab.title(
+        "Quiz",
+        f"{over}Eight questions about the path, with new numbers each time: not those of its pages.",
+    )
     answer_questions()
 
 

@@ -351,6 +351,7 @@ test_what_a_link_opens = page_cases(
 
 def test_answers_are_told_why_counted_and_lead_back():
     drawn, app = quiz(5), open_at("quiz", "quiz:", seed="5")
+    assert_says(app, "new numbers each time: not those of its pages")
     assert any(query_value(open_at("quiz", "quiz:"), "quiz:seed") != "5" for _ in range(3)), (
         "a new one"
     )
