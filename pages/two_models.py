@@ -22,7 +22,9 @@ def tries() -> tuple[lab.Move, ...]:
         lab.Move(
             title,
             lab.model_state(model, first)
-            | Controls.state(mode="texts", text=second, ref=lab.parse_model(model)),
+            | Controls.state(
+                mode="texts", text=second, ref=lab.parse_model(model), direction="denoise"
+            ),
             about,
         )
         for title, model, first, second, about in draw.PAIRS

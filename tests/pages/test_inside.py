@@ -401,6 +401,18 @@ DOES: list[tuple[str, str, Case]] = [
         )
         for page, name, pair in (("evidence", "pin", "3.2"), ("use_model", "head", "1.1"))
     ),
+    # A notice tells what is brought back, so that is what the picture shows
+    (
+        "two_models",
+        "induction",
+        Case(
+            {"two_models:direction": "Take away: from B into A"},
+            ["brings back"],
+            ["takes away"],
+            do=[("button", "two_models:try:0", None)],
+            controls={"two_models:direction": "denoise"},
+        ),
+    ),
     (
         "evidence",
         "numbers",
