@@ -283,9 +283,10 @@ def _results(
     named = {WHOSE[name][0]: each for name, each in sources.items()}
     for name, each in sources.items():
         lab.fact(draw.verdict_text(WHOSE[name][1], each))
+    scope = f"Measured {claim.scope}. " * bool(claim.scope)
     lab.caption(
-        "Each colour is one condition, measured from several random starts (seeds); its band or bar shows how "
-        "sure their mean is."
+        f"{lab.plain(scope)}Each colour is one condition, over several random starts (seeds); its band or bar shows "
+        "how sure their mean is."
     )
     for figure in claim.figures:
         drawn = guess.get(figure.measure)

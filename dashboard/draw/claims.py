@@ -379,10 +379,9 @@ def verdict_text(whose: str, measured: ClaimResult) -> str:
         for outcome, forms in VERBS.items()
         if counts[outcome]
     ]
-    scope = f", {measured.claim.scope}" if measured.claim.scope else ""
     return (
-        f"{whose}: the claim :primary[**{judged.state}**]{scope}. Of its {len(judged.effects)} parts "
-        f"{', '.join(parts)}, over {len(measured.seeds)} seeds.{judged.reasons}"
+        f"{whose}: the claim :primary[**{judged.state}**]. Of its {len(judged.effects)} parts "
+        f"{', '.join(parts)}, over {len(measured.seeds)} seeds."
     )
 
 
