@@ -79,9 +79,8 @@ def page() -> None:
     if choice is not None:
         if choice.ref == USUAL:
             lab.caption(
-                f"The page opens with {USUAL.name}: no feed-forward layers stand between a head "
-                "and the output. Choose another above, such as all-MiniLM-L6-v2; the other pages "
-                "then have it, too."
+                f"{USUAL.name} is the model to begin with: nothing but attention stands between a head "
+                "and the output."
             )
         lab.fragment_unless_measuring(partial(explore, choice.ref))
 

@@ -296,7 +296,7 @@ def _store_head(measurement: study.Measurement, ref: lab.ModelRef) -> None:
 def page() -> None:
     lab.title(
         "Heads over a corpus",
-        "Each dot is a head: dots that lie together attend alike, over hundreds of texts.",
+        "Each dot is a head, placed by two measures of how it attends to hundreds of texts.",
     )
     lab.fragment_unless_measuring(_view)
     papers = [

@@ -63,8 +63,7 @@ def page() -> None:
     count = sum(len(entries) for entries in AXES.values())
     lab.title(
         "All mechanisms",
-        f"Attention has six parts (axes). Pick one of {count} choices for a part: the maps show one sentence without "
-        "and with it.",
+        f"Pick one of {count} choices for a part of attention: the maps show what it changes.",
     )
     lab.take_built("mechanisms", adopt)
     for sentence in Controls.refused():
