@@ -283,10 +283,9 @@ def _results(
     named = {WHOSE[name][0]: each for name, each in sources.items()}
     for name, each in sources.items():
         lab.fact(draw.verdict_text(WHOSE[name][1], each))
-    scope = f"Measured {claim.scope}. " * bool(claim.scope)
     lab.caption(
-        f"{lab.plain(scope)}Each colour is one condition, over several random starts (seeds); its band or bar shows "
-        "how sure their mean is."
+        "Each colour is one condition, over several random starts (seeds); its band or bar shows how sure their "
+        "mean is."
     )
     for figure in claim.figures:
         drawn = guess.get(figure.measure)
@@ -301,6 +300,8 @@ def _results(
             ),
         )
     with lab.settings_panel("Its parts: what each test asks, and what came out"):
+        if claim.scope:
+            lab.paragraph(lab.plain(f"Measured {claim.scope}."))
         for each in sources.values():
             st.html(draw.parts_html(each.verdict, lab.theme()))
         lab.caption(
