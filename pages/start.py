@@ -84,13 +84,13 @@ SENTENCES = (
 
 # The pages of the path in order, each with its sentence.
 PATH_STOPS = (
-    ("why", "Which translator fails at long sentences? Predict, then see."),
-    ("one_query", "Follow one word from its query to its output, number by number."),
-    ("heads", "Several heads read the same sentence in different ways."),
-    ("positions", "Positions give attention the order of words."),
+    ("why", "Which translator fails at long sentences?"),
+    ("one_query", "Follow one word, number by number."),
+    ("heads", "Several heads take from different words."),
+    ("positions", "Positions tell the order of words."),
     ("masks", "A mask hides later words."),
-    ("transformer", "Open a whole model and see where attention is in it."),
-    ("train", "Train a small model and watch its attention form."),
+    ("transformer", "Open a whole model, part by part."),
+    ("train", "Watch attention form while a model learns."),
 )
 
 
@@ -134,8 +134,7 @@ def dictionary(data: Mapping[str, Any], item: Mapping[str, Any]) -> None:
         result = lab.cached(study.look_up, query, keys, values)
         st.html(draw.lookup_table(keys, values, result, lab.theme()))
         lab.paragraph(
-            "A dictionary returns the value of the key that is **equal** to the query. Attention returns **all** "
-            "values, each times its weight."
+            "A dictionary returns the value of the **equal** key; attention **all** values, each times its weight."
         )
         st.markdown(draw.hard_text(query, values, result))
         st.markdown(draw.soft_text(values, result))

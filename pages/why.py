@@ -384,7 +384,7 @@ def _map(metric: str, live: Comparison) -> None:
     scores = lab.computed(study.scores_by_length, result, metric)
     cells = [draw.map_cell(sentence, data.name)] if sentence and sentence.frames else []
     weights, row = _alignment(data)
-    made = {"scores": scores}
+    made: dict[str, Any] = {"scores": scores}
     charts = {f"why:{metric}": draw.SCORES}
     if sentence is not None and sentence.vectors:
         made["meeting"] = met = lab.computed(study.meeting, result, row)

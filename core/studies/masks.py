@@ -277,14 +277,14 @@ def measure(model: NextWord, task: Task, step: int) -> Progress:
     words = windows(task.collate(task.held_out(HELD_OUT)).target_out)
     # word by word: what comes later is not there yet
     writing = torch.stack([model(words[:, :end])[:, -1] for end in range(1, CONTEXT)], 1)
-    losses = [
+    loss, alone = (
         round(float(loss_of(scores, words[:, 1:])), 4) for scores in (model(words)[:, :-1], writing)
-    ]
+    )
     text = torch.tensor([task.target_vocab.encode(START.split())])
     while text.shape[1] < CONTEXT:
         text = torch.cat([text, model(text)[:, -1:].argmax(-1)], 1)
     written = " ".join(task.target_vocab.decode(text[0].tolist()))
-    return Progress(step, *losses, written)
+    return Progress(step, loss, alone, written)
 
 
 Models = dict[str, tuple[Progress, ...]]  # by mask
