@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 import streamlit as st
@@ -412,13 +413,18 @@ BARS = {"score": "Score: query · key", "weight": "Weight: softmax of the scores
 def _meeting(met: study.Meeting, row: int, sentence: study.Sentence, score: str) -> None:
     """One output word's query among the keys of all input words; its slider moves the row of the map."""
     words, best = (*sentence.target, "<eos>"), sentence.frames[-1][1].argmax(-1).tolist()
+
+    def pin() -> None:
+        at = st.session_state["why:word"]
+        Controls.cell.pin((at, best[at]))
+
     st.session_state["why:word"] = row  # also after a press on the map
     st.select_slider(
         "German word",
         range(len(words)),
         format_func=lambda at: f"{at + 1} {words[at]}",  # a word may stand twice
         key="why:word",
-        on_change=lambda: Controls.cell.pin((at := st.session_state["why:word"], best[at])),
+        on_change=pin,
         help="The word whose query meets the keys of the English words, after the last step of training",
     )
     lab.fact(draw.meeting_text(met))

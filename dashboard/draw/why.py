@@ -251,11 +251,11 @@ def meeting_equation(met: study.Meeting, score: str) -> str:
         first = rf"{latex_signed(met.query[0])} \cdot {latex_signed(met.keys[at, 0])}"
         product, scored = r"q \cdot k", rf"{first} + \dots = {scored}"
     lines = (
-        rf"q_{{{name}}} &= {listed(met.query, 2)}",
-        rf"k_{{{key}}} = v_{{{key}}} &= {listed(met.keys[at], 2)}",
+        rf"q_{{{name}}} &= {listed(met.query.tolist(), 2)}",
+        rf"k_{{{key}}} = v_{{{key}}} &= {listed(met.keys[at].tolist(), 2)}",
         rf"{product} &= {scored}",
         rf"w &= e^{{{latex(met.scores[at])}}} / \textstyle\sum_j e^{{s_j}} = {latex(met.weights[at])}",
-        rf"\textstyle\sum_j w_j v_j &= {listed(met.taken, 2)}",
+        rf"\textstyle\sum_j w_j v_j &= {listed(met.taken.tolist(), 2)}",
     )
     return r"\begin{aligned} " + r" \\ ".join(lines) + r" \end{aligned}"
 

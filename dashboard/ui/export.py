@@ -93,9 +93,9 @@ def current_report() -> Report | None:
 
 def report_has_views() -> bool:
     """Whether something is in the report of this session or browser; its file is read again where it changed."""
-    name = NAME.value if NAME.is_set else getattr(current_report(), "id", "")
+    name = (NAME.value if NAME.is_set else getattr(current_report(), "id", "")) or ""
     with suppress(OSError):
-        return bool(ID.fullmatch(name or "")) and _count(name, _path(name).stat().st_mtime_ns) > 0
+        return bool(ID.fullmatch(name)) and _count(name, _path(name).stat().st_mtime_ns) > 0
     return False
 
 

@@ -39,7 +39,7 @@ def app_at(page: str, prefix: str = "", **link: str | list[str]) -> AppTest:
     return app.switch_page(f"../pages/{page}.py")
 
 
-def open_at(page: str, prefix: str = "", **link: str | list[str]) -> AppTest:
+def open_at(page: str, prefix: str = "", /, **link: str | list[str]) -> AppTest:
     return app_at(page, prefix, **link).run()
 
 

@@ -9,6 +9,7 @@ from ctypes.util import find_library
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -404,7 +405,7 @@ WORKS = {  # seconds or a worker each
 }
 
 
-def in_sight(app: AppTest) -> tuple[object, ...]:
+def in_sight(app: Any) -> tuple[object, ...]:
     """What a page says, draws and offers, its link and its page, but the notice that follows a move of Try this."""
     says = [one for one in shown(app) if not one.startswith("**Notice:**")]
     tells = [one.value for kind in ("info", "warning", "error", "toast") for one in app.get(kind)]

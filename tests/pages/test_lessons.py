@@ -368,7 +368,9 @@ def test_controls_that_a_lesson_names_are_on_its_page(name, part):
     named = re.findall(
         r"(?<!\*)\*([^*]+)\*(?!\*)", "\n".join(texts)
     )  # the words of the page in bold
-    app = open_at(lesson.page, **grouped(lesson.query))  # without the lesson, whose text is no control
+    app = open_at(
+        lesson.page, **grouped(lesson.query)
+    )  # without the lesson, whose text is no control
     drawn = [one for key, one in elements(app).items() if key not in lesson.hide]
     options = [str(option) for one in drawn for option in getattr(one, "options", ())]
     page = "\n".join([everything(app), *(one.label for one in drawn), *options])

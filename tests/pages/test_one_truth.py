@@ -2,6 +2,7 @@
 
 import re
 from functools import cache
+from typing import Any
 
 import pytest
 from streamlit.testing.v1.element_tree import Block
@@ -107,9 +108,8 @@ def test_statistics_and_formulas_are_one_press_further(key):
 
 
 def test_the_answer_on_explanation_comes_before_its_test():
-    said = [
-        str(one.value) for one in open_at("evidence").main if one.type in ("markdown", "caption")
-    ]
+    main: Any = open_at("evidence").main
+    said = [str(one.value) for one in main if one.type in ("markdown", "caption")]
     answer = next(at for at, text in enumerate(said) if "one explanation of an answer" in text)
     tests = [at for at, text in enumerate(said) if re.search("Kendall|τ", text)]
     assert tests and answer < min(tests) and not re.search("Kendall|τ", said[answer])

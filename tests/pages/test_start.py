@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -208,7 +209,8 @@ def test_a_stop_of_the_tour_starts_its_page_again():
 
 
 def test_reset_returns_to_the_stop_of_the_tour():
-    app = open_at("masks", tour="4", **bars.STOPS[4].query)
+    link: dict[str, Any] = {"tour": "4", **bars.STOPS[4].query}
+    app = open_at("masks", **link)
     app.text_input(key="masks:tokens").set_value("One two").run()
     app.session_state[PENDING] = "masks", [*app.query_params], {}
     app.run().run()  # as the browser does when the widgets have left it
