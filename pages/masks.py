@@ -198,14 +198,12 @@ def explore() -> None:
     )
     st.markdown("## What the mask does to one weight")
     lab.paragraph(
-        "A mask sets the scores that it hides to −∞. Softmax then gives them the weight 0, and the other keys of the "
-        "row share all of the weight."
+        "A mask sets the scores that it hides to −∞: softmax gives them the weight 0, and the other keys share the row."
     )
     parts = draw.equation(effect, controls.mask, *cell, lab.Ink.of(lab.theme()).pick)
     st.markdown(" ".join(rf"$\displaystyle {part}$" for part in parts), text_alignment="center")
     lab.caption(
-        "$M_i$ is the set of keys that query $i$, the word of row $i$, may take from; $w_{i,j}$ is its weight on key "
-        "$j$, the word of column $j$. Rows and columns count from 0.",
+        "$M_i$: the keys that query $i$ (row) may take from; $w_{i,j}$: its weight on key $j$ (column). Both count from 0.",
     )
     lab.train_with("mask", controls.mask, key="masks:train")
     for label, view, key, linked in (
@@ -241,7 +239,7 @@ def why_hidden() -> None:
     """Draw what a model learns with the causal mask and without a mask, at the picked step."""
     st.markdown("## Why hide the future?")
     lab.paragraph(
-        "Two equal models learn to name the next word, one with the causal mask and one without. Move the step."
+        "Two equal models learn to name the next word, with the mask and without. Move the step."
     )
     left, right = st.columns(2, gap="medium")
     with left:

@@ -211,15 +211,14 @@ def future_fact(masked: study.Progress, unmasked: study.Progress) -> str:
     """The losses at a step, in training and where a model writes."""
     copied = ": it copies the next word" if unmasked.loss < masked.loss / 2 else ""
     return (
-        f"At step {masked.step} the model without a mask has a loss of **{number(unmasked.loss)}** in training{copied}. "
-        f"Where it writes, no next word is there to copy: **{number(unmasked.writing)}**. With the mask both are "
-        f"**{number(masked.loss)}**."
+        f"At step {masked.step} the loss without a mask is **{number(unmasked.loss)}** in training{copied}. In writing there "
+        f"is none to copy: **{number(unmasked.writing)}**. With the mask both are **{number(masked.loss)}**."
     )
 
 
 def future_conditions(seed: int, saved: list[study.Models]) -> str:
     ends = [sorted(models["none"][-1].writing for models in saved)[at] for at in (0, -1)]
     return (
-        f"Two layers, {study.WIDTH} numbers a word, equal steps and sentences (seed {seed}); the loss is of other sentences. "
-        f"From seeds 0 to {len(saved) - 1} it is {number(ends[0])} to {number(ends[1])} in writing without a mask."
+        f"Two layers each, equal sentences (seed {seed}); measured on others. Seeds 0 to {len(saved) - 1} write without a "
+        f"mask at {number(ends[0])} to {number(ends[1])}."
     )
