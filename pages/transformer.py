@@ -357,7 +357,7 @@ def model_view() -> None:
         "Every part and its numbers", partial(numbers_view, result, path), "transformer:numbers"
     )
     lab.details(
-        "The norm before or after each sublayer, and no residual sum",
+        "The norm before or after each sublayer, or no Add",
         partial(depth_view, controls),
         NORMS_PANEL,
         opened=DEPTH in st.query_params,

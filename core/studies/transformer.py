@@ -279,9 +279,6 @@ class Depth:
         return self.mean[0] / self.mean[-1]
 
 
-Leave = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]  # of a Residual
-
-
 def drop_residual(model: Model) -> Model:
     """Take the residual sums out of a model, in place: x ← f(norm(x)), or norm(f(x)); it is returned.
 
@@ -293,7 +290,9 @@ def drop_residual(model: Model) -> Model:
     return model
 
 
-def _leave_nothing(leave: Leave, passed: torch.Tensor, change: torch.Tensor) -> torch.Tensor:
+def _leave_nothing(
+    leave: Callable[..., torch.Tensor], passed: torch.Tensor, change: torch.Tensor
+) -> torch.Tensor:
     return leave(torch.zeros_like(passed), change)
 
 
