@@ -65,7 +65,7 @@ test_what_pretrained_says = page_cases(
             query={"head": None, "pin": None},
         ),
         "a long text": Case(
-            says=["puts", "602 tokens"], do=[("text_input", "inside:text", "word " * 600)]
+            says=["takes", "602 tokens"], do=[("text_input", "inside:text", "word " * 600)]
         ),
         "no text": Case(says=["write a sentence"], do=[("text_input", "inside:text", "   ")]),
         "the order of the weights": Case(
@@ -73,7 +73,7 @@ test_what_pretrained_says = page_cases(
         ),
     }
     | {
-        text: Case(says=["puts"], never=["<script>"], do=[("text_input", "inside:text", text)])
+        text: Case(says=["takes"], never=["<script>"], do=[("text_input", "inside:text", text)])
         for text in TEXTS
     },
 )
