@@ -440,6 +440,9 @@ def draw_result(
             comparison, tokens, [results[at] for at in tiles], [names[at] for at in tiles]
         )
     )
+    a, b = comparison.minus
+    if a != b and a in tiles and b in tiles:
+        lab.paragraph(draw.pair_text(comparison, names, results))
     lab.details(
         "Equations with their numbers, papers and the code that just ran",
         partial(sources, comparison, names, maps, cell),
@@ -466,13 +469,6 @@ def difference(
     both = a != b and a in tiles and b in tiles
     left, right = st.columns([0.58, 0.42], gap="medium")  # a phone shows the sentence first
     with right:
-        Controls.draw(
-            "minuend",
-            "subtrahend",
-            into=st.grid(2, min_column_width=120, vertical_alignment="bottom"),
-            names=names,
-            now=comparison,
-        )
         if both:
             lab.difference_map(
                 tiles[a],
@@ -491,6 +487,13 @@ def difference(
                 if a == b
                 else "A mechanism without a map has no difference."
             )
+        Controls.draw(
+            "minuend",
+            "subtrahend",
+            into=st.grid(2, min_column_width=120, vertical_alignment="bottom"),
+            names=names,
+            now=comparison,
+        )
     with left:
         if both:
             lab.fact(draw.fact_text(comparison, names, results, tokens, cell))

@@ -191,7 +191,7 @@ def explore() -> None:
     Controls.order.linked(lab.between(1, 9999))
     lab.title(
         "Positions",
-        "Does attention notice the order of words? Shuffle them and see.",
+        "Does attention notice the order of words? Shuffle and see.",
         first=False,
     )
     top, picture = st.container(), lab.picture("positions")
@@ -532,8 +532,8 @@ def shuffled(controls: Controls) -> draw.Equation:
     if clocks:
         with right:
             lab.paragraph(
-                "**How a vector tells a position.** Each pair of its numbers is the hand of a clock: every word turns it "
-                "further. Fast and slow hands together tell all positions apart."
+                "**How a vector tells a position.** Each pair of its numbers is a clock hand; each word turns it further. "
+                "Fast and slow hands tell positions apart."
             )
             table = lab.cached(study.table_of, controls.config, controls.seed, CLOCKS)
             pairs = hands(

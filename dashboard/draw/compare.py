@@ -107,6 +107,25 @@ def fact_text(
     return f"{sentence}{shared} {_of_cell(first, second, name_a, name_b, tokens, cell)}"
 
 
+def pair_text(
+    comparison: study.Comparison, names: Sequence[str], results: Sequence[study.MapResult]
+) -> str:
+    """Where the two mechanisms of the difference take their weight from; why not, where one has negative weights."""
+    (first, a), (second, b) = (
+        (spoken_name(comparison.mechanisms[at], names[at]), results[at]) for at in comparison.minus
+    )
+    begin = plain(f"{first[:1].upper()}{first[1:]} against {second}")
+    if None in (a.distance, b.distance, a.entropy, b.entropy):
+        return f"**{begin}**: negative weights have no mean distance and no entropy."
+    flatter = "flatter" if a.entropy > b.entropy else "sharper"
+    same = number(a.entropy) == number(b.entropy)
+    return (
+        f"**{begin}**: a query takes its weight from keys {number(a.distance)} tokens away on average, instead of "
+        f"{number(b.distance)}; its weights are {'as flat' if same else flatter}, with an entropy of "
+        f"{number(a.entropy)} nats instead of {number(b.entropy)}."
+    )
+
+
 GROUPED = "grouped_query", "multi_query"  # whose query heads share heads of keys
 
 

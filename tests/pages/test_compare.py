@@ -61,6 +61,20 @@ test_what_it_says = page_cases(
             ],
             controls={"compare:minuend": 2},
         ),
+        "the pair at the end": Case(
+            {"m": ["position=rope", "position=alibi"]},
+            ["ALiBi against RoPE", "tokens away on average, instead of", "nats instead of"],
+        ),
+        "the pair that is subtracted": Case(
+            {"m": ["", "position=alibi", "kernel=linear"], "minus": "2.0"},
+            [
+                "Linear kernel against the dot product",
+                "takes its weight from keys 5.33 tokens away",
+            ],
+        ),
+        "a pair with negative weights": Case(
+            SEEDED_LINK | {"m": ["", "projection=differential"]}, ["negative weights have no mean"]
+        ),
         "a shorter sentence drops the pin": Case(
             LINK, do=[("session_state", "compare:text", "one two three")], query={"pin": None}
         ),
