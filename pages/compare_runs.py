@@ -13,8 +13,6 @@ from core.interpret.trace import Head
 from core.serialization import OLD_NAMES
 from core.studies import runs as study
 from dashboard.draw import compare_runs as draw
-from dashboard.draw.runs import names_of
-from dashboard.draw.train import reads
 
 LABELS = ("First", "Second", "Third", "Fourth")
 # Links once held a measure's label, or its old name.
@@ -180,20 +178,8 @@ def choose_runs(runs: Sequence[study.RunSummary], summaries: Sequence[study.RunS
         Controls.draw("run", into=row, index=index, names=names, disabled=index > len(runs))
 
 
-def names(summaries: Sequence[study.RunSummary]) -> list[str]:
-    """Names short enough to stand beside a curve, all different, without a task that all have in common."""
-    names, tasks = list[str](), {item.task for item in summaries}
-    for item in summaries:
-        name = item.plain_name
-        if len(tasks) == 1 and not item.named:
-            name = name.removeprefix(f"{item.task}: ")
-            name = name[:1].upper() + name[1:]
-        names.append(lab.cut(name, 30))
-    return names_of(summaries, names)
-
-
 def sides(summaries: Sequence[study.RunSummary]) -> list[study.ComparedRun]:
-    runs = dict(zip(names(summaries), (item.run for item in summaries), strict=True))
+    runs = dict(zip(draw.labels_of(summaries), (item.run for item in summaries), strict=True))
     return lab.recorded(study.compared_runs, (runs,), study.compared_runs(runs))
 
 
@@ -291,7 +277,7 @@ def draw_maps(
             key=f"compare_runs:maps:{len(maps.rows)}:{len(maps.columns)}",
             height=HEIGHT,
             link=LINK,
-            reads=reads(maps.maps[0].run.task),
+            reads=draw.reads_of(maps),
             frames=frames,
             fact=f"Attention of {len(maps.maps)} runs at step {controls.step:,} on one held-out example",
         )
@@ -319,7 +305,7 @@ def draw_difference(maps: study.Maps, step: int) -> np.ndarray:
             maps.columns,
             link=LINK,
             height=HEIGHT,
-            reads=reads(maps.maps[0].run.task),
+            reads=draw.reads_of(maps),
             key=f"compare_runs:apart:{len(maps.rows)}:{len(maps.columns)}",
             fact=f"{first.run.name} minus {second.run.name}",
         )

@@ -22,6 +22,8 @@ from dashboard.draw.formats import (
     whole,
     written,
 )
+from dashboard.draw.runs import names_of
+from dashboard.draw.train import reads
 
 
 def lines(
@@ -49,6 +51,22 @@ def lines(
 
 def tiles(maps: Sequence[study.RunMap]) -> list[Tile]:
     return [Tile(one.run.name, one.note, one.weights, None, one.run.index) for one in maps]
+
+
+def labels_of(summaries: Sequence[study.RunSummary]) -> list[str]:
+    """Names short enough to stand beside a curve, all different, without a task that all have in common."""
+    names, tasks = list[str](), {item.task for item in summaries}
+    for item in summaries:
+        name = item.plain_name
+        if len(tasks) == 1 and not item.named:
+            name = name.removeprefix(f"{item.task}: ")
+            name = name[:1].upper() + name[1:]
+        names.append(cut(name, 30))
+    return names_of(summaries, names)
+
+
+def reads_of(maps: study.Maps) -> str:
+    return reads(maps.maps[0].run.task)
 
 
 def names(sides: Sequence[study.ComparedRun]) -> str:

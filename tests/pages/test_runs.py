@@ -58,7 +58,7 @@ from dashboard.ui.runs import (
     summary_of,
 )
 from pages import runs
-from pages.compare_runs import names, runs_to_compare, sides
+from pages.compare_runs import runs_to_compare, sides
 from tests.cases import each, instance
 from tests.pages.app import (
     Case,
@@ -455,10 +455,13 @@ def test_settings_that_differ_are_named_once():
 
 def test_names_leave_out_what_all_share_and_differ():
     items = [summarize(compared(name)) for name in ("a", "a", "x" * 99)]
-    assert names(items) == [*(f"a · {one.run.id[9:]}" for one in items[:2]), "x" * 29 + "…"]
+    assert draw_compared.labels_of(items) == [
+        *(f"a · {one.run.id[9:]}" for one in items[:2]),
+        "x" * 29 + "…",
+    ]
     examples, _ = runs_to_compare(list_summaries())
     assert [item.run for item in examples] == list(EXAMPLE_RUNS), "the first choice"
-    assert names(examples) == ["Transformer", "Recurrent, dot product"]
+    assert draw_compared.labels_of(examples) == ["Transformer", "Recurrent, dot product"]
 
 
 def test_equal_names_say_the_setting_that_differs():
@@ -469,8 +472,8 @@ def test_equal_names_say_the_setting_that_differs():
         other = vary(base, *settings.popitem())
         runs = [create_run(config, name="a") for config in (base, other)]
         items = [summarize(run) for run in runs]
-        assert names(items) == draw_runs.names_of(items)
-        return names(items)
+        assert draw_compared.labels_of(items) == draw_runs.names_of(items)
+        return draw_compared.labels_of(items)
 
     assert named(position=Choice("none")) == ["a · Sinusoidal", "a · without positions"]
     assert named(num_heads=1) == ["a · 2 heads", "a · 1 head"]
