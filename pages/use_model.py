@@ -326,7 +326,7 @@ def head_map(
         patches=patches,
         show="matrix" if patches is None else "both",
         height=420 if patches is None else 260,
-        fact=f"Head {first.name}: its row of {answer.trace.maps[first.index].queries[first.row]} is picked",
+        fact=f"Head {study.head_at(answer, layer, head).name}: its row of {maps[layer].queries[first.row]} is picked",
     )
     Controls.head.pin(None if (view.layer, view.head) == usual else (view.layer, view.head))
     Controls.pin.pin(view.pin)
