@@ -115,7 +115,7 @@ def pair_text(
         (spoken_name(comparison.mechanisms[at], names[at]), results[at]) for at in comparison.minus
     )
     begin = plain(f"{first[:1].upper()}{first[1:]} against {second}")
-    if None in (a.distance, b.distance, a.entropy, b.entropy):
+    if a.distance is None or b.distance is None or a.entropy is None or b.entropy is None:
         return f"**{begin}**: negative weights have no mean distance and no entropy."
     flatter = "flatter" if a.entropy > b.entropy else "sharper"
     same = number(a.entropy) == number(b.entropy)

@@ -194,7 +194,7 @@ def test_without_the_residual_sum_nothing_is_left():
     model = drop_residual(seeded(ModelConfig.transformer(layers=2, norm="pre"), task, 0))
     tree, _ = tree_of(model, task, task.held_out(BATCH)[:BATCH])
     x = torch.randn(1, 3, 32)
-    layer: Any = model.layers[0]
+    layer: Any = model.get_submodule("layers.0")
     around = layer.around_feed_forward
     torch.testing.assert_close(
         around.wrap(x, layer.feed_forward), layer.feed_forward(around.norm(x))
