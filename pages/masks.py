@@ -38,6 +38,12 @@ def start_drawing() -> None:
         Controls.set(first=Choice.of("drawn", drawing=Controls.shown.value))
 
 
+def measured_steps() -> tuple[int, ...]:
+    """The steps of the models on the page: fewer, where their training was stopped."""
+    trained = Controls.trained.value
+    return study.RECORDED[: len(trained[1]["none"])] if trained else study.RECORDED
+
+
 Pair = tuple[study.Progress, study.Progress]  # with the mask and without it
 
 
@@ -86,10 +92,10 @@ class Controls(lab.Fields, page="masks"):
         512,
         help="Tokens after these are padding. With 0 every token is padding.",
     ).optional(lambda c: "padding" in [one.key for one in (c.first, c.second) if one])
-    step = lab.SelectSlider(
+    step = lab.SelectSlider[int](
         "Step",
-        study.RECORDED,
-        study.RECORDED[-1],
+        lambda _: measured_steps(),
+        lambda _: measured_steps()[-1],
         help="How many steps of training both models have had",
     )
     cell, padded, reach = lab.CellField(), lab.CellField(), lab.CellField()
@@ -242,20 +248,20 @@ def why_hidden() -> None:
         "Two equal models learn to name the next word, with the mask and without. Move the step."
     )
     left, right = st.columns(2, gap="medium")
-    with left:
-        chart = st.container()
-        step = Controls.draw("step", into=lab.HERE).step
     with right:
         written = st.container()
         train_again()
+    with left:
+        chart = st.container()
+        step = Controls.draw("step", into=lab.HERE).step
     saved = [lab.cached(study.load_models, seed) for seed in range(study.SEEDS)]
     seed, future = Controls.trained.value or (0, saved[0])
     if Controls.trained.value:
         lab.recorded(study.compare_masks, (seed, len(future["none"])), future)
-    pair = [both for both in zip(*future.values(), strict=True) if both[0].step <= step][-1]
+    pair = [model[study.RECORDED.index(step)] for model in future.values()]
     lab.draw_chart(
         chart,
-        draw.future_chart(future, pair[0].step, lab.Ink.of(lab.theme())),
+        draw.future_chart(future, step, lab.Ink.of(lab.theme())),
         alt="Loss by step of training, with the causal mask and without a mask, in training and in writing",
         key="masks:future",
     )
@@ -266,7 +272,7 @@ def why_hidden() -> None:
                 [name, one.text.removeprefix(study.START)]
                 for name, one in zip(draw.MODELS, pair, strict=True)
             ],
-            caption=f"What each model writes at step {pair[0].step}",
+            caption=f"What each model writes at step {step}",
             left=2,
             wrap=True,
         )
@@ -284,7 +290,7 @@ def train_again() -> None:
             (seed, began),
             study.RECORDED,
             lambda _: next(pairs),
-            "measurements",
+            "points",
             lab.UNASKED,
         )
         if measured:

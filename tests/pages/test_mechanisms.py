@@ -275,6 +275,16 @@ def test_both_models_train_again_on_the_page(monkeypatch):
     assert "Train both with seed 4" in app.button(key="masks:train_both").label
 
 
+def test_a_stopped_training_offers_its_steps_alone():
+    app = open_masks(step="150")
+    models = {mask: model[:3] for mask, model in mask_study.load_models(1).items()}
+    app.session_state["masks:trained"] = (1, models)
+    app.run()
+    slider = app.select_slider(key="masks:step")
+    assert [*slider.options] == ["0", "10", "20"] and slider.value == 20
+    assert "At step 20 the loss" in page_text(app) + html_text(app) and not app.exception
+
+
 def test_the_rule_that_ran_is_shown():
     at = open_masks()
     set_state(at, "masks:sources")
