@@ -404,7 +404,7 @@ def test_the_head_that_the_answer_hangs_on_is_found():
     fact = draw_use_model.answer_fact(
         result, [Candidate(1, "house", 0.9), Candidate(2, "a", 0.05)], head
     )
-    assert f"**{head.name}** attends most to **house**" in fact
+    assert f"**{head.name}** takes most from **house**" in fact
     assert "none of 8 heads changes it more" in fact
     # another head that is taken has its own effect and rank
     heads = [study.head_at(result, place, head) for place in (0, 1) for head in range(4)]
