@@ -256,14 +256,26 @@ def pressed_head(controls: Controls) -> int | None:
     return head if layer == controls.layer else None
 
 
-def draw_split(controls: Controls, many: study.Split) -> tuple[lab.Pair, int, list[int]]:
+def splits_of(controls: Controls) -> list[study.Split]:
+    """Those of all layers of MiniLM."""
+    sources: list[Source] = [(controls.source[0], layer) for layer in range(study.MINILM_LAYERS)]
+    of = study.MINILM_HEADS
+    return [
+        lab.recorded(study.split, (qkv_of(one), of), lab.cached(_of_source, study.split, one, of))
+        for one in sources
+    ]
+
+
+def draw_split(
+    controls: Controls, many: study.Split, layers: Sequence[study.Split]
+) -> tuple[lab.Pair, int, list[int]]:
     """Draw what a word takes from in each head, and the maps of some.
 
     Returns the picked cell, the head that the sentence names first, and the heads of the maps, of which it is one.
     """
     tokens = controls.tokens
     pin, best = pinned_cell(controls, "heads:chosen"), pressed_head(controls)
-    row, column = cell = pin or study.largest_word_cell(many.weights, tokens)
+    row, column = pin or study.largest_word_cell(many.weights, tokens)
     key = column if pin or row == column else None  # without another word, the word itself
     if best is None and key is not None:
         best = int(many.weights[:, row, key].argmax())
@@ -297,7 +309,7 @@ def draw_split(controls: Controls, many: study.Split) -> tuple[lab.Pair, int, li
     )
     if left is not None:
         with left:
-            every_layer(controls, row, shown[0][1], best)
+            every_layer(controls, layers, row, shown[0][1], best)
     with right:
         lab.multiples(
             [lab.Tile(f"What “{tokens[row]}” takes from", "", many.weights[:, row], marker=-1)],
@@ -316,16 +328,13 @@ def draw_split(controls: Controls, many: study.Split) -> tuple[lab.Pair, int, li
     of = f" Maps:{of} those of the {many.heads} heads with the largest weight on another word."
     of += " Above each: that weight, and what all rows take most from, on average."
     lab.caption(f"Layers and heads count from 0.{of * (len(chosen) < many.heads)}")
-    return cell, best, chosen
+    return (row, shown[0][1]), best, chosen
 
 
-def every_layer(controls: Controls, row: int, column: int, head: int) -> None:
+def every_layer(
+    controls: Controls, layers: Sequence[study.Split], row: int, column: int, head: int
+) -> None:
     """Draw how much one word takes from another in each head of MiniLM; a press of a cell opens that head."""
-    text, of = controls.source[0], study.MINILM_HEADS
-    weights = [
-        lab.cached(_of_source, study.split, (text, layer), of).weights[:, row, column]
-        for layer in range(study.MINILM_LAYERS)
-    ]
 
     def open_head(cell: lab.Pair) -> None:
         Controls.set(layer=cell[1])
@@ -334,16 +343,16 @@ def every_layer(controls: Controls, row: int, column: int, head: int) -> None:
 
     words = f"“{controls.tokens[row]}” → “{controls.tokens[column]}”"
     lab.multiples(
-        [lab.Tile(words, "", np.stack(weights, 1), marker=-1)],
-        [f"H{head}" for head in range(of)],
+        [lab.Tile(words, "", draw.of_cell(layers, row, column), marker=-1)],
+        [f"H{head}" for head in range(study.MINILM_HEADS)],
         LAYER_NAMES,
         key="heads:layers",
         query=head,
         column=controls.layer,
         reads="A press opens a head.",
         noun=f"weight of {words}",
-        fact=f"Weight of {words} in each of {study.MINILM_LAYERS * of} heads",
-        height=ROW * of,
+        fact=f"Weight of {words} in each of {study.MINILM_LAYERS * study.MINILM_HEADS} heads",
+        height=ROW * study.MINILM_HEADS,
         legend=False,
         beside=controls.tokens,
         open_cell=open_head,
@@ -459,9 +468,12 @@ def show(controls: Controls) -> Shown | None:
 
 def split(controls: Controls) -> Shown:
     one, many = (of_layer(controls, study.split, count) for count in (1, controls.heads))
-    (row, column), best, chosen = draw_split(controls, many)
-    own = draw.chosen_cell(many, controls.tokens, chosen, row)
-    lab.as_python(qkv=controls.qkv, many=many, also=[own])
+    layers = splits_of(controls) if controls.real else []
+    (row, column), best, chosen = draw_split(controls, many, layers)
+    own = [draw.chosen_cell(many, controls.tokens, chosen, row)]
+    if layers:
+        own.append(draw.layers_cell(layers, row, column))
+    lab.as_python(qkv=controls.qkv, many=many, also=own, **{"layers": layers} if layers else {})
     counts = one.parameters, many.parameters
     same = (
         f"Both have {counts[0]:,} parameters: the matrices $W_q$, $W_k$, $W_v$ and $W_o$ are the same. "
@@ -712,7 +724,7 @@ MOVES = {
         "MiniLM's first layer",
         # its own largest weight, not the cell and the head that were pressed before
         Controls.state(weights="minilm", layer=0)
-        | {Controls.pin.key: None, Controls.pressed.key: None},
+        | {Controls.pin.now.key: None, Controls.pressed.now.key: None},
         "",
     ),
     "random": lab.Move(

@@ -230,8 +230,8 @@ def explore() -> None:
             lab.Move(
                 "Prefer near words",
                 Controls.state(position=Choice("alibi"), idea="distance"),
-                "ALiBi lowers a score in proportion to the distance. Each head has its own slope, so some heads read "
-                "far and some near.",
+                "ALiBi lowers a score in proportion to the distance. Each head has its own slope, so some heads take "
+                "from far and some from near.",
             ),
         ),
     )

@@ -254,9 +254,8 @@ def flat_text(name: str, result: study.MapResult) -> str:
     if weights.max() >= 2 * even:
         return ""
     return (
-        f"{plain(name)}: without softmax's exponential, similar scores give similar weights. "
-        f"All lie between {share_text(weights.min())} and {share_text(weights.max())}, near 1/{len(weights)} "
-        f"= {number(even)}, so the map is flat."
+        f"{plain(name)}: without softmax's exponential, similar scores give similar weights, "
+        f"{share_text(weights.min())} to {share_text(weights.max())}, all near 1/{len(weights)} = {number(even)}."
     )
 
 

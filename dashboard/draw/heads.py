@@ -205,7 +205,7 @@ def split_fact(
     row: int,
     first: int | None,
 ) -> str:
-    """What a word gives most to in each head (H, T, T) of `shown`, (head, key); or what the `first` head gives one key."""
+    """What a word takes most from in each head (H, T, T) of `shown`, (head, key); or from one key in `first`."""
     word = f":primary[{plain(tokens[row])}]"
     if first is not None:
         key = shown[0][1]
@@ -215,7 +215,7 @@ def split_fact(
         if first != best:
             others = f"most in {head_name(layer, best)}, {share_text(of_heads[best])}, and {others}"
         return (
-            f"{word} takes **{share_text(of_heads[first])}** from “{plain(tokens[key])}” in "
+            f"{word} takes from “{plain(tokens[key])}” **{share_text(of_heads[first])}** in "
             f"{head_name(layer, first)} "
             f"(layer {layer}, head {first}); {others}."
         )
@@ -227,8 +227,9 @@ def split_fact(
 
 
 def target_text(name: str, weights: np.ndarray, tokens: Sequence[str]) -> str:
+    """What the rows of a head's map (T, T) take most from."""
     target, share = study.main_target(weights, tokens)
-    return f"{name} gives {target} {share_text(share)} of its weight, on average."
+    return f"The head named first, {name}, gives {target} {share_text(share)} of its weight, on average."
 
 
 def jobs(many: study.Split, tokens: Sequence[str]) -> str:
@@ -265,9 +266,9 @@ def subtract_fact(tokens: Sequence[str], maps: study.TwoMaps, cell: Pair) -> str
     lowest = maps.difference[row, least]
     bold = "**" if lowest < 0 else ""
     return (
-        f":primary[{plain(tokens[row])}] takes {number(first)} {MINUS} "
+        f":primary[{plain(tokens[row])}] takes from “{plain(tokens[column])}” {number(first)} {MINUS} "
         f"{number(second)} = "
-        f"**{number(first - second)}** from “{plain(tokens[column])}” and least, {bold}{number(lowest)}{bold}, from "
+        f"**{number(first - second)}** and its lowest weight, {bold}{number(lowest)}{bold}, from "
         f"“{plain(tokens[least])}”. The two maps have {number(maps.common)} of their weight on the same keys, and "
         f"{int((maps.difference < 0).sum())} of {maps.difference.size} weights are below 0."
     )
@@ -320,6 +321,24 @@ row = many.weights[chosen, {row}]  # (heads, T)
 print("heads", chosen, "largest weight of each", many.weights.max((1, 2)))
 """,
         results={"row": many.weights[chosen, row]},
+    )
+
+
+def of_cell(layers: Sequence[study.Split], row: int, column: int) -> np.ndarray:
+    """The weight of one cell in each head of each layer: (H, layers)."""
+    return np.stack([layer.weights[:, row, column] for layer in layers], 1)
+
+
+def layers_cell(layers: Sequence[study.Split], row: int, column: int) -> Cell:
+    return Cell(
+        "What one token takes from another in each head (row) of each layer (column).",
+        f"""
+import numpy as np
+
+every = np.stack([layer.weights[:, {row}, {column}] for layer in layers], 1)
+print(every.round(3))
+""",
+        results={"every": of_cell(layers, row, column)},
     )
 
 

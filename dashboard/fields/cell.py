@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from dashboard.draw.attention_view import Pair, Tile, multiples
-from dashboard.fields.link import LinkedValue, read_linked, write_linked
+from dashboard.fields.link import LinkedValue, last_linked, read_linked, write_linked
+from dashboard.server.session import SessionValue
 
 
 class CellField(LinkedValue[Pair | None]):
@@ -16,18 +17,26 @@ class CellField(LinkedValue[Pair | None]):
     def __init__(self, link: str = "") -> None:
         super().__init__(None, link)
 
+    @property
+    def now(self) -> SessionValue[Pair | None]:
+        """The cell in the session, which something to try may set: a picture may have the field's own key."""
+        return SessionValue(None, f"{self.key}:now")
+
     def pinned(self, shape: Pair, of: object = None) -> Pair | None:
         """The cell that something to try has set, else the link's, else the page's last one.
 
         None once `of`, what it is a cell of, has changed.
         """
-        if self.is_set:
-            self.pin(self.pop())
-        return read_linked(self.owner.page_key, self.link or self.key, shape, of)
+        page, name = self.owner.page_key, self.link or self.key
+        if self.now.is_set and self.now.value != last_linked(page, name):
+            write_linked(page, name, self.now.value)
+        self.now.value = read_linked(page, name, shape, of)
+        return self.now.value
 
     def pin(self, cell: Pair | None) -> Pair | None:
         """Put a cell into the link, or none; returns it."""
-        return write_linked(self.owner.page_key, self.link or self.key, cell)
+        self.now.value = write_linked(self.owner.page_key, self.link or self.key, cell)
+        return cell
 
 
 def linked_maps(

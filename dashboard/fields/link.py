@@ -294,6 +294,11 @@ def read_linked(page: str, name: str, bounds: Pair, of: object = None) -> Pair |
     return pair
 
 
+def last_linked(page: str, name: str) -> Pair | None:
+    """The page's last pair, whatever the link has."""
+    return st.session_state.get(f"{page}:{name}-of", (None, None))[1]
+
+
 def write_linked(page: str, name: str, pair: Pair | None) -> Pair | None:
     """Write the pair that a picture shows into the link, and store it for the next visit of this page; returns it."""
     key = f"{page}:{name}-of"

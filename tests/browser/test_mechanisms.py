@@ -152,12 +152,30 @@ def test_dials_turn_with_place_and_answer_pointer_and_keys(page):
 
 def test_titles_are_in_line_and_a_pin_comes_from_the_link(page):
     open_page(page, "heads", **{"heads:start": "minilm", "heads:pin": "8.3"})
-    page.locator(".mu .name").nth(3).wait_for()
-    tops = page.locator(".mu .name").evaluate_all(  # in one frame, as the page may still move
-        "nodes => nodes.slice(1, 4).map(node => node.getBoundingClientRect().top)"
+    page.locator(".mu .name").nth(4).wait_for()
+    boxes = page.locator(".mu .tile").evaluate_all(  # in one frame, as the page may still move
+        "nodes => nodes.map((node) => [node.querySelector('.name'), node.querySelector('canvas')])"
+        ".map((pair) => pair.map((one) => one.getBoundingClientRect().toJSON()))"
     )
-    assert len(tops) == 3 and max(tops) - min(tops) < 1
+    names, maps = zip(*boxes, strict=True)
+    assert len({round(name["top"]) for name in names[2:]}) == 1
+    if (
+        page.viewport_size["width"] > 640
+    ):  # the grid of all heads stands beside the rows of one layer
+        assert len({(round(name["top"]), round(one["bottom"])) for name, one in boxes[:2]}) == 1
+        left = box_of(page.get_by_role("heading", name="Heads"))["x"]
+        assert names[0]["left"] == pytest.approx(left, abs=1)
+        assert names[2]["left"] == pytest.approx(left, abs=1)
     expect(page.locator(".mu").last).to_have_attribute("data-pin", "8,3")
+
+
+def test_a_press_in_the_grid_of_all_heads_opens_one(page):
+    open_page(page, "heads", **{"heads:start": "minilm"})
+    grid = page.locator(".st-key-heads-layers canvas.over")
+    box = box_of(grid)
+    page.mouse.click(box["x"] + box["width"] - 12, box["y"] + box["height"] - 12)
+    expect(page.get_by_text("in L5·H11 (layer 5, head 11)")).to_be_visible()
+    expect(page.locator(".st-key-heads-layers .mu")).to_have_attribute("data-pin", "")
 
 
 # Side by side in a real browser: the crosshair over all maps, a pin in the link, the list, the dialog, a phone.

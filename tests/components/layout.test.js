@@ -57,6 +57,11 @@ test("a map among others leaves room for its upright names", () => {
   const view = { window: { r0: 0, r1: 4, c0: 0, c1: 4 }, keys: ["a", "bb", "ccc", "dddd"], theme, ratio: 1 };
   const box = closeBox(ctx, view, { x: 50, gutter: 50, room: 100, cap: 420, cell: 28 });
   assert.deepEqual([box.x, box.y, box.cw, box.ch, box.w, box.h, box.gap], [50, 38, 25, 25, 100, 100, 1]);
+  const beside = closeBox(ctx, view, { x: 50, gutter: 50, room: 100, cap: 420, cell: 28, beside: ["a longer name"] });
+  const other = closeBox(ctx, { ...view, keys: ["a longer name"] }, { x: 50, gutter: 50, room: 100, cap: 420, cell: 28 });
+  assert.equal(beside.y, other.y, "the cells of maps beside each other begin at one height");
+  const wide = closeBox(ctx, view, { x: 50, gutter: 50, room: 900, cap: 100, cell: 28, growth: 1.5 });
+  assert.equal(wide.ch, 56, "100 px, enlarged twice by 1.5, for four rows");
   assert.ok(!box.flat && closeBox(ctx, { ...view, keys: ["p", "q", "d", "b"] }, { x: 50, gutter: 50, room: 100, cap: 420, cell: 28 }).flat);
 });
 

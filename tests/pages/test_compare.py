@@ -68,7 +68,7 @@ test_what_it_says = page_cases(
         "the pair that is subtracted": Case(
             {"m": ["", "position=alibi", "kernel=linear"], "minus": "2.0"},
             [
-                "Linear kernel against the dot product",
+                "inear kernel against the dot product",
                 "takes its weight from keys 5.33 tokens away",
             ],
         ),

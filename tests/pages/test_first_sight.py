@@ -205,7 +205,6 @@ def test_a_column_without_a_title_is_named(title, says):
 
 
 HEADS = {
-    "heads": 72,
     "head_roles": 72,
     "two_models": 36,
     "corpus": 72,

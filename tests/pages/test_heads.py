@@ -72,8 +72,8 @@ test_what_it_says = page_cases(
         ),
         "the first layer shows its own head, not the words that were pinned": Case(
             {"start": "minilm", "pin": "10.2"},
-            ["in L0·H2 (", "L0·H2 gives the token before 0.9999 of its weight"],
-            ["L0·H6"],
+            ["in L0·H2 (", "L0·H2, gives the token before 0.9999 of its weight"],
+            ["in L0·H6"],
             do=[("button", "try:0", None)],
             query={"heads:pin": None},
         ),
