@@ -649,15 +649,19 @@ def document_html(app):
     return next(body for body in bodies if 'aria-label="Weights of sentences and words"' in body)
 
 
+def html_words(text: str) -> list[str]:
+    return re.sub("<[^>]+>", " ", text).split()
+
+
 def assert_document(task: Task, run: Run, app: AppTest) -> None:
     example, frame = task.held_out(3)[1], run.frame(2)
     app.selectbox(key="train:example").set_value(1).run()
     spans = sentence_spans(example.source)
-    rows = re.findall(r"<tr style=.*?</tr>", document_html(app))
+    rows = re.findall(r"<tr style=.*?</tr>", document_html(app), re.DOTALL)
     span, words = task.deciding(example)
     assert [i for i, row in enumerate(rows) if "outline" in row] == [spans.index(span)]
     assert [
-        re.sub("<[^>]+>", "", row.split("<td")[3]).split(">", 1)[1].removesuffix(" decides")
+        " ".join(html_words(row.split("<td")[3].split(">", 1)[1])).removesuffix(" decides")
         for row in rows
     ] == [" ".join(example.source[i] for i in span) for span in spans]
     if run.config().model.kind == "hierarchical":
