@@ -222,7 +222,8 @@ def page() -> None:
         lab.limits_line(steps=False)
         lab.show_flash(PAGE)
     note, configs = st.container(gap="small"), [data.config, config]
-    lab.note_other_settings(PAGE, note, "fine_tune:now", [run], configs, "Fine-tune")
+    start = "Stop**, then **Fine-tune" if data.live and lab.limits.mine(run) else "Fine-tune"
+    lab.note_other_settings(PAGE, note, "fine_tune:now", [run], configs, start)
     with st.container(key="fine_tune:now"):
         lab.poll(lambda: lab.load_fine_tune(data.run), _figures, data.live, "fine_tune:figures")
     lab.details(

@@ -363,7 +363,8 @@ def page() -> None:
         config = controls(readable)
         if readable is not None:
             runs, configs = sweep.runs().values(), [readable.config, config]
-            lab.note_other_settings(PAGE, note, "sweeps:now", runs, configs, "Start sweep")
+            start = "Stop**, then **Start sweep" if readable.live and own else "Start sweep"
+            lab.note_other_settings(PAGE, note, "sweeps:now", runs, configs, start)
         with first:
             lab.start_run(
                 PAGE,

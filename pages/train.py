@@ -128,7 +128,10 @@ def page() -> None:
         first = st.container()  # on a phone Stop comes before everything else
         config = lab.next_run()
         shown = data.config and lab.limits.within(data.config)
-        lab.note_other_settings(PAGE, note, "train:now", [run], [shown, config], "Train")
+        # what the run bar has beside Stop, or beside Continue, is Restart
+        goes_on = lab.limits.mine(run) and (data.live or data.status.state == "paused")
+        start = ":material/replay:" if goes_on else "Train"
+        lab.note_other_settings(PAGE, note, "train:now", [run], [shown, config], start)
         with first:
             run_bar(data, config)
             if config is not None:

@@ -875,6 +875,17 @@ def test_a_picture_of_other_settings_is_dimmed(page, key, before, value, says):
     assert OTHER not in page_text(set_state(app, key, before))
 
 
+@pytest.mark.parametrize("state", ["running", "paused", "finished"])
+def test_other_settings_name_the_button_that_is_there(state):
+    run = half_way(state, seed=5)
+    with run.lock():
+        app = set_state(open_train(run.id), "train:seed", 7)
+    button = "Train" if state == "finished" else ":material/replay:"
+    assert_says(app, f"{OTHER} **seed 5**, not 7. Press **{button}**.")
+    key = "train:train" if state == "finished" else "train:again"
+    assert not app.button(key=key).disabled
+
+
 def test_a_link_brings_no_other_settings():
     config = SweepConfig(small_run(steps=30, record_every=1), "position", ("none", "rope"), (0, 1))
     records = [Record(0, loss=1.4, sequence_accuracy=0.25, held_out=28)]
