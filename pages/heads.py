@@ -5,7 +5,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from html import escape
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import streamlit as st
@@ -473,7 +473,8 @@ def split(controls: Controls) -> Shown:
     own = [draw.chosen_cell(many, controls.tokens, chosen, row)]
     if layers:
         own.append(draw.layers_cell(layers, row, column))
-    lab.as_python(qkv=controls.qkv, many=many, also=own, **{"layers": layers} if layers else {})
+    every: dict[str, Any] = {"layers": layers} if layers else {}
+    lab.as_python(qkv=controls.qkv, many=many, also=own, **every)
     counts = one.parameters, many.parameters
     same = (
         f"Both have {counts[0]:,} parameters: the matrices $W_q$, $W_k$, $W_v$ and $W_o$ are the same. "
