@@ -258,8 +258,8 @@ def pressed_head(controls: Controls) -> int | None:
 
 def splits_of(controls: Controls) -> list[study.Split]:
     """Those of all layers of MiniLM."""
-    sources: list[Source] = [(controls.source[0], layer) for layer in range(study.MINILM_LAYERS)]
-    of = study.MINILM_HEADS
+    text, of = str(controls.source[0]), study.MINILM_HEADS
+    sources: list[Source] = [(text, layer) for layer in range(study.MINILM_LAYERS)]
     return [
         lab.recorded(study.split, (qkv_of(one), of), lab.cached(_of_source, study.split, one, of))
         for one in sources
