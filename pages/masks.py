@@ -93,7 +93,7 @@ class Controls(lab.Fields, page="masks"):
         help="Tokens after these are padding. With 0 every token is padding.",
     ).optional(lambda c: "padding" in [one.key for one in (c.first, c.second) if one])
     step = lab.SelectSlider[int](
-        "Step",
+        "Training step",
         lambda _: measured_steps(),
         lambda _: measured_steps()[-1],
         help="How many steps of training both models have had",

@@ -195,9 +195,9 @@ def twice(circuits: Circuits, circuit: InductionCircuit) -> str:
     return (
         f"**The circuit, found twice.** After “{plain(PAIR[0].text)}” the model predicts “{word}”; with “dark” and "
         f"“cold” swapped, it predicts another word. Put back one at a time, **{first}** brings back {gained} of the "
-        f"difference, the most in layer 0, and **{second}** {regained}, the most in layer 1. {names} {first} puts "
-        f"{number(circuit.previous)} of its weight on the token before, and the last query of {second} puts "
-        f"{number(circuit.answer)} on “{word}”."
+        f"difference, the most in layer 0, and **{second}** {regained}, the most in layer 1. {names} {first} takes "
+        f"{number(circuit.previous)} from the token before, and the last query of {second} takes "
+        f"{number(circuit.answer)} from “{word}”."
     )
 
 
@@ -399,7 +399,7 @@ def carriers_text(circuits: Circuits, heads: Sequence[Carrier]) -> str:
             f"After “{plain(one.texts[0])}” the model predicts “{plain(one.answer)}”, after "
             f"“{plain(one.texts[1])}” it predicts “{plain(one.other)}”. Put back alone, "
             f"**{plain(circuits.name(one.head))}** brings back {percent(one.effect)} of the difference. It "
-            f"puts {share_text(one.weight)} of its weight on “{plain(one.key)}”, and directly adds "
+            f"takes {share_text(one.weight)} from “{plain(one.key)}”, and directly adds "
             f"{signed(one.adds[0])} to {answers}; in the second text it adds {signed(one.adds[1])}."
         )
     return " ".join(lines)

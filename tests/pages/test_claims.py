@@ -108,7 +108,7 @@ def test_a_drawn_line_is_compared_with_the_measured_one(with_a_line):
     app = open_claims(
         claim=CLAIM.key, **{"scaling:sketch": "0.2_0.02_0.02_0.02_0.02_0.02_0.02_0.42"}
     )
-    assert_says(app, "abacus", "at d_k 512: you drew 0.42, measured 0.020", "your guess")
+    assert_says(app, "abacus", "at D 512: you drew 0.42, measured 0.020", "your guess")
     assert re.search(r"on average 0\.05\d? from", page_text(app).replace("*", ""))
     again = [("button", "claims:scaling:sketch:again", None)]
     assert_case(app, Case(do=again, never=["abacus"], query={"scaling:sketch": None}))
@@ -172,7 +172,7 @@ def test_every_file_of_a_claim_opens(monkeypatch):
         if (row["condition"], row["measure"], row["x"]) == (UNSCALED, GRADIENT, "512")
     ] == result.results.values(UNSCALED, GRADIENT, 512.0)
     svg = ElementTree.fromstring(folder["figure-2-gradient-of-the-softmax.svg"])
-    assert {CLAIM.figures[1].title, UNSCALED, "d_k", "512"} <= {
+    assert {CLAIM.figures[1].title, UNSCALED, "D", "512"} <= {
         node.text for node in svg.iter("{http://www.w3.org/2000/svg}text")
     }
     (page,) = PdfReader(io.BytesIO(folder["figure-2-gradient-of-the-softmax.pdf"])).pages

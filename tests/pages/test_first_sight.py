@@ -344,7 +344,13 @@ def strings(spec: object) -> list[str]:
 @pytest.mark.parametrize(("page", "model"), PAGES.items())
 def test_every_number_stands_as_the_rule_writes_it(page, model):
     texts = written(open_at(page, "inside:", model=model))
-    numbers = [digits for text in texts for _, digits in DECIMAL.findall(text)]
+    # The cells of one map have as many decimals as its smallest number needs, and no 0 before the point.
+    numbers = [
+        digits
+        for text in texts
+        for _, digits in DECIMAL.findall(text)
+        if not digits.startswith(".")
+    ]
     assert len(numbers) > 2, "no number was looked at"
     again = {one: number(float(one.replace(",", "").replace("−", "-"))) for one in numbers}
     assert {one: text for one, text in again.items() if one not in (text, cell(text))} == {}

@@ -102,7 +102,7 @@ test_what_it_says = page_cases(
         ),
         "a relation, a head and a sentence": Case(
             SYNTAX | {RELATION: "Verb → object", WORD_HEAD: "L2·H0", SENTENCE: "5"},
-            ["to which L2·H0 attends most"],
+            ["from which L2·H0 takes most"],
             controls={WORD_HEAD: "L2·H0", SENTENCE: "5"},
         ),
         "another relation has its best head": Case(

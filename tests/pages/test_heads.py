@@ -59,7 +59,7 @@ test_what_it_says = page_cases(
             [
                 f"One head names 54{SPACE}%",
                 f"four heads 100{SPACE}%",
-                "“a” 0.36 and “g” 0.48",
+                "0.36 from “a” and 0.48 from “g”",
             ],
             do=[("session_state", "trained", True)],
         ),

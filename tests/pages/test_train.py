@@ -933,7 +933,7 @@ def test_scores_of_classes_have_no_sequences():
 def test_rows_of_a_map_are_the_target():
     app = open_train()
     (picture,) = (one for one in pictures_of(app).values() if hasattr(one, "reads"))
-    assert picture.reads == "target (row) attends to → input (column)"
+    assert picture.reads == "target (row) takes from → input (column)"
 
 
 def test_number_words_are_translated():
