@@ -212,8 +212,8 @@ def _introduction(item: Mapping[str, Any]) -> None:
         lab.paragraph("\n".join(f"{number}. {each}" for number, each in enumerate(SENTENCES, 1)))
         weights = item["weights"][:-1]  # without the end mark
         lab.fact(
-            f"A German word takes **{100 * sum(map(max, weights)) / len(weights):.0f} %** from one English word "
-            f"(mean; evenly {100 / len(item['source']):.0f} %)."
+            f"On average, a German word takes **{100 * sum(map(max, weights)) / len(weights):.0f} %** from one English "
+            f"word; evenly, {100 / len(item['source']):.0f} %."
         )
 
 
