@@ -53,12 +53,14 @@ OTHER_NAMES = {
 }  # of choices, shown after the name
 WORDS = {
     "start": "home begin introduction tour beginner what is attention",
-    "why": "translation long sentence one vector bottleneck recurrent RNN seq2seq",
-    "one_query": "Q K V softmax formula calculate by hand from scratch numpy example divide sqrt d scale dot product matrix",
+    "why": "translation long sentence one vector bottleneck recurrent RNN seq2seq cross-attention",
+    "one_query": "Q K V softmax formula calculate by hand from scratch numpy example divide sqrt d scale dot product matrix "
+    "temperature",
     "heads": "multi-head multihead several split help visualize attention weights refer pronoun",
     "positions": "order of words positional encoding sinusoidal RoPE shuffle",
     "masks": "causal mask padding future hide later words draw my own custom look ahead",
-    "transformer": "attention is all you need architecture encoder decoder block layer residual stream feed-forward diagram",
+    "transformer": "attention is all you need architecture encoder decoder block layer residual stream feed-forward "
+    "diagram cross-attention",
     "train": "train small model transformer from scratch your own data learn loss GPU tasks upload backpropagation translate",
     "own_text": "upload a file of text",
     "own_pairs": "upload a file of pairs translation",

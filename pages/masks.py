@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
 import streamlit as st
@@ -175,13 +176,13 @@ def explore() -> None:
         (
             lab.Move(
                 "Two words back",
-                Controls.state(first=Choice.of("causal_local", lookback=2), join="alone"),
+                _state(first=Choice.of("causal_local", lookback=2), join="alone"),
                 "Each word takes from itself and the two words before it. “How far a stack of layers reaches” counts how "
                 "many such layers connect the last word with the first.",
             ),
             lab.Move(
                 "Hide padding",
-                Controls.state(
+                _state(
                     tokens=controls.tokens,  # of another sentence the notice would speak no more
                     first=Choice("padding"),
                     join="alone",
@@ -191,12 +192,12 @@ def explore() -> None:
             ),
             lab.Move(
                 "The opposite of causal",
-                Controls.state(first=Choice("causal"), join="not"),
+                _state(first=Choice("causal"), join="not"),
                 "Now each word takes from later words only. The last word has no key left, so its output is 0 here.",
             ),
             lab.Move(
                 "Type a rule",
-                Controls.state(first=Choice.of("formula", text=FORMULA), join="alone"),
+                _state(first=Choice.of("formula", text=FORMULA), join="alone"),
                 "A field appears below the maps. The rule allows a word, the one before it, and always the first one; edit "
                 "it and watch the cells.",
             ),
@@ -312,6 +313,11 @@ def train_again() -> None:
 def start_training(seed: int) -> None:
     pairs = zip(study.train("causal", seed), study.train("none", seed), strict=True)
     Controls.training.value = seed, time.time(), pairs
+
+
+def _state(**values: Any) -> dict[str, Any]:
+    """These controls, and no cell that was pinned in the picture before."""
+    return Controls.state(**values) | {Controls.cell.now.key: None}
 
 
 def effect_of(mask: Choice, controls: Controls) -> study.MaskEffect:

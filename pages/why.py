@@ -474,7 +474,7 @@ def _numbers(data: Comparison) -> None:
         f"{draw.BLEU} **Exact match**: the share of held-out sentences that are translated without a mistake."
     )
     lab.table(
-        ["words: draw.BLEU / exact match, %", *data.lengths],
+        ["words: BLEU / exact match, %", *data.lengths],
         draw.numbers(data.learned, data.lengths),
         caption="Quality by the length of the source",
     )

@@ -190,6 +190,7 @@ def results_figure(
                 "scale": {"zero": False, **({"type": "log"} if log else {})},
                 "axis": {
                     "tickCount": 5,
+                    "format": ",~g",
                     **({"labelExpr": PERCENTAGES} if figure.unit == "share" else {}),
                 },
             },

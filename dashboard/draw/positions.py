@@ -318,6 +318,13 @@ def shuffle_fact(effect: study.ShuffleEffect) -> str:
             f" With them, that of :primary[{plain(effect.names[row])}] changes by "
             f"**{percent(float(effect.change[row]))}**: {why}."
         )
+        stayed = np.where(np.arange(len(effect.names)) == effect.order, effect.change, 0)
+        other = int(stayed.argmax())
+        if other != row and stayed[other] >= SAME_OUTPUT:
+            text += (
+                f" “{plain(effect.names[other])}” stayed in its place and changes by "
+                f"{percent(float(stayed[other]))}, for others moved."
+            )
     return text
 
 

@@ -170,7 +170,7 @@ def scaled_text(before: Lookup, after: Lookup, larger: bool) -> str:
         return "all scores are 0, and so are ten times 0: the weights stay equal."
     first, then = (number(max(result.weights)) for result in (before, after))
     rule = (
-        "the larger the scores, the nearer the soft look-up comes to the hard one"
+        "the larger the scores, the nearer all weight comes to the one key that fits best"
         if larger
         else "the smaller the scores, the nearer the output comes to the mean of the values"
     )

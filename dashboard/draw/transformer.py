@@ -215,7 +215,10 @@ def _read(block: Block, path: str, stream: Stream) -> Block:
             about = f"{ABOUT['add'].format('attention')} This changes {change}"
         bars = [Bars("The next token, before and after", rows, tuple(before))]
         if abs(rows[0][1] - before[0]) >= 0.01:
-            about += f" {answer} goes from {share_text(before[0])} to {share_text(rows[0][1])}."
+            where = f" In the whole of layer {layer}," if whole else ""
+            about += (
+                f"{where} {answer} goes from {share_text(before[0])} to {share_text(rows[0][1])}."
+            )
         if name == "around_causal+":
             bare, wrong, its = stream.without_add
             about += (

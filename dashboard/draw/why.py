@@ -236,8 +236,8 @@ def meeting_text(met: study.Meeting) -> str:
     """Whose query meets whose keys, and what it takes, in one sentence of numbers."""
     best = f"“{plain(met.words[met.best])}”"
     return (
-        f":primary[{plain(met.word)}]’s query comes from the decoder; keys and values come from the encoder’s English "
-        f"words. It scores **{number(met.scores[met.best])}** with {best} and takes "
+        f"After training, :primary[{plain(met.word)}]’s query comes from the decoder; keys and values come from the "
+        f"encoder’s English words. It scores **{number(met.scores[met.best])}** with {best} and takes "
         f"**{share_text(float(met.weights[met.best]))}** of its value: **cross-attention**."
     )
 

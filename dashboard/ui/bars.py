@@ -425,7 +425,7 @@ STOPS = (
     ),
     Stop(
         "one_query",
-        "Press **Next** up to step 6, where **cat** gets its output.",
+        "Press the steps up to **6 Weigh values**, where **cat** gets its output.",
         "A query is compared with every key; the softmax makes weights of the scores.",
         {"one:start": "simple", "one:tokens": TOUR_SENTENCE, "one:query": "cat"},
     ),

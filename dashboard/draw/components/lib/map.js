@@ -167,7 +167,11 @@ export function drawPin(ctx, view, box, { i, j }) {
   ctx.fillStyle = 0.3 * r + 0.59 * g + 0.11 * b > 140 ? view.theme.ink : "#FFFFFF";
   ctx.beginPath();
   const size = clamp(Math.min(box.cw, box.ch) / 6, 2, 3.5);
-  ctx.arc(colMiddle(box, view, j) - box.gap / 2, rowMiddle(box, view, i) - box.gap / 2, size, 0, 2 * Math.PI);
+  // in the corner of a cell that has room for its number
+  const aside = Math.min(box.cw, box.ch) >= 20;
+  const x = colMiddle(box, view, j) - box.gap / 2 + (aside ? box.cw / 2 - 2 * size : 0);
+  const y = rowMiddle(box, view, i) - box.gap / 2 - (aside ? box.ch / 2 - 2 * size : 0);
+  ctx.arc(x, y, size, 0, 2 * Math.PI);
   ctx.fill();
 }
 
