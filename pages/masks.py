@@ -150,19 +150,20 @@ def explore() -> None:
         joined = Controls.read("join").join != "alone"
         places = {"below": below, "settings": rare} | ({} if joined else {"join": rare})
         controls = Controls.draw(*PICTURE, **places)
-    why_hidden()
-    effect = None
+    hidden, effect = st.container(), None
     with figure, lab.shown_errors():
         if not controls.text.tokens:
             st.warning(
                 "There is no token here. Type a word, or a sentence: each word becomes one token."
             )
-            return
-        if controls.unread:
-            rule = lab.plain(draw.rule_of(controls.mask))
-            st.caption(f"The maps show the last rule that could be read: {rule}.")
-        effect = effect_of(controls.mask, controls)
-        cell, pressed = maps(effect, controls)
+        else:
+            if controls.unread:
+                rule = lab.plain(draw.rule_of(controls.mask))
+                st.caption(f"The maps show the last rule that could be read: {rule}.")
+            effect = effect_of(controls.mask, controls)
+            cell, pressed = maps(effect, controls)
+    with hidden:
+        why_hidden()
     if effect is None:
         return
     with words:
@@ -268,7 +269,7 @@ def why_hidden() -> None:
     )
     with written:
         lab.table(
-            ("", f"writes after “{study.START}”"),
+            ("model", f"writes after “{study.START}”"),
             [
                 [name, one.text.removeprefix(study.START)]
                 for name, one in zip(draw.MODELS, pair, strict=True)

@@ -891,7 +891,7 @@ def current_head_of(ref: ModelRef, kind: Kind, shape: tuple[int, int]) -> Head |
 STYLE = (
     "<style>.role-line{display:flex;flex-wrap:wrap;gap:4px 16px;font-size:14px}"
     ".role-line span{display:flex;gap:6px;align-items:center;white-space:nowrap}"
-    ".role-line .quiet{opacity:.62}</style>"
+    ".role-line .quiet{opacity:.62;white-space:normal}</style>"
 )
 
 

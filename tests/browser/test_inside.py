@@ -55,7 +55,7 @@ from tests.tiny_models import save
             "circuits",
             "circuits-copying path[aria-label^='head: 3; layer: L0;']",
             "head=L0%C2%B7H3",
-            "What L0·H3 takes from",
+            "Where L0·H3 attends to",
         ),
         (
             "two_models",

@@ -202,7 +202,7 @@ def test_all_maps_follow_the_numbers_add_up(maps, page):
     assert maps.locator(".tile").nth(3).locator(".note").inner_text().endswith("implied")
     page.mouse.click(*cell(maps.locator(".tile").nth(0), 1, 3))
     page.wait_for_url("**pin=1.3**")
-    sentence = page.locator("p", has_text="weight within two")
+    sentence = page.locator("p", has_text="from within two tokens")
     expect(sentence).to_contain_text("animal")
     page.reload()
     page.locator(".mu[data-pin='1,3']").first.wait_for()
