@@ -268,16 +268,8 @@ def why_hidden() -> None:
         key="masks:future",
     )
     with written:
-        lab.table(
-            ("model", f"writes after “{study.START}”"),
-            [
-                [name, one.text.removeprefix(study.START)]
-                for name, one in zip(draw.MODELS, pair, strict=True)
-            ],
-            caption=f"What each model writes at step {step}",
-            left=2,
-            wrap=True,
-        )
+        for name, one in zip(draw.MODELS, pair, strict=True):
+            lab.paragraph(f"**{name}** writes at step {step}: {lab.plain(one.text)}")
     lab.fact(draw.future_fact(*pair))
     lab.caption(draw.future_conditions(seed, saved))
     lab.as_python("future", {"masks:future": draw.FUTURE}, future=future)

@@ -1,6 +1,7 @@
 """Train and watch: train a small model in a worker process, and see its attention form."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache, partial
 from typing import Any
 
@@ -10,7 +11,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 import dashboard.page as lab
 from core import training
-from core.attention import Choice, entry
+from core.attention import Choice, ConfigError, entry
 from core.interpret.trace import Head, Kind, head_name
 from core.memory import is_small
 from core.runs.machine import line
@@ -628,7 +629,8 @@ def _continue(run: Run, more: int = 0) -> None:
         ) | {"patience": 0}
     if lab.continue_run(PAGE, run, **changes):
         forget_step(run.id)
-        lab.adopt_run(run.config())  # what is trained longer has these settings
+        with suppress(ConfigError):  # of one that was deleted meanwhile the page says so
+            lab.adopt_run(run.config())  # what is trained longer has these settings
 
 
 def _progress(data: study.RunData) -> None:
