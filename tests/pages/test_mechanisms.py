@@ -271,7 +271,7 @@ def test_both_models_train_again_on_the_page(monkeypatch):
     app = open_masks().button(key="masks:train_both").click().run()
     trained = mask_study.compare_masks(mask_study.SEEDS, 2)
     assert f"(seed {mask_study.SEEDS})" in page_text(app)
-    assert trained["none"][1].text.removeprefix(mask_study.START) in html_text(app)
+    assert trained["none"][1].text.removeprefix(mask_study.START) in page_text(app)
     assert "Train both with seed 4" in app.button(key="masks:train_both").label
 
 
