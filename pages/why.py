@@ -275,7 +275,7 @@ def _results(shown: bool, chart: str, metric: str, live: Comparison) -> None:
         if name in visible
     ]
     _length_chart(metric, data.lengths, lines)
-    if sentence := draw.fact_text(data, shown):
+    if sentence := draw.fact_text(data, shown, metric):
         lab.fact(sentence)
     more = {"bleu": draw.BLEU, "learned": draw.LEARNED}.get(chart, "")
     lab.caption(f"English number words to German.{draw.bands(data) if shown else ''} {more}")

@@ -92,22 +92,25 @@ def stats_text(stats: SeedStats) -> str:
     return f"{stats.mean:.0f}" + (f"\u00a0±\u00a0{stats.std:.0f}" if more else "")
 
 
-def fact_text(data: study.Result, shown: bool = True) -> str:
+def fact_text(data: study.Result, shown: bool = True, metric: str = "sequence_accuracy") -> str:
     """The shortest sentences with attention and without; where `shown` the longest. All lengths are in a table below."""
     ordered = models(data.learned)
     first, attention = ordered[0], next((model for model in ordered if model.score), None)
     if attention is None or first.score is not None:
         return ""
-    reread = by_length(data.learned, attention, "sequence_accuracy")
-    one_vector = by_length(data.learned, first, "sequence_accuracy")
+    reread = by_length(data.learned, attention, metric)
+    one_vector = by_length(data.learned, first, metric)
     lengths = [length for length in reread if length in one_vector]
     if not lengths:
         return ""
     length = lengths[-1 if shown else 0]
+    read, lost = stats_text(reread[length]), stats_text(one_vector[length])
+    more = "" if shown else " Pick an answer to see longer sentences."
+    if metric == "bleu":
+        return f"For sentences of {length} words, attention reaches **{read}** of 100 in BLEU, one vector **{lost}**.{more}"
     return (
-        f"Of sentences of {length} words, attention translates **{stats_text(reread[length])}{PERCENT}** without a mistake, "
-        f"one vector **{stats_text(one_vector[length])}{PERCENT}**."
-        f"{'' if shown else ' Pick an answer to see longer sentences.'}"
+        f"Of sentences of {length} words, attention translates **{read}{PERCENT}** without a mistake, "
+        f"one vector **{lost}{PERCENT}**.{more}"
     )
 
 

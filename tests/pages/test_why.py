@@ -378,6 +378,11 @@ def test_the_sentence_of_the_page_is_the_numbers():
         "vector **20 ± 14 %**."
     )
     assert alone == "", "which is compared with nothing"
+
+
+def test_the_sentence_is_of_the_metric_that_is_drawn():
+    sentence = draw.fact_text(study.load(), metric="bleu")
+    assert "of 100 in BLEU" in sentence and "mistake" not in sentence and "%" not in sentence
     assert draw.numbers(FOUR, ["11–20"])[1] == ["attention", "92\u00a0±\u00a03 / 70\u00a0±\u00a014"]
 
 
