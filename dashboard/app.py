@@ -158,5 +158,6 @@ else:
                 page.run()
             if step.key != "quiz":  # which ends with its own, after its last question
                 bars.next_page(step.key)
+            export.tell_added()
     if st.runtime.exists():
         health.after_a_visit(load_first_model)

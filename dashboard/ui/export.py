@@ -213,6 +213,7 @@ def notebook_file(script: Script, source: Source, pictures: Mapping[str, Picture
 
 
 NOTE = SessionValue("", "export:note")  # that is typed
+ADDED = SessionValue("", "export:added")  # what to say of it in the next run
 
 
 def report_section(key: str, pictures: Mapping[str, Picture], source: Source) -> None:
@@ -254,12 +255,15 @@ def report_section(key: str, pictures: Mapping[str, Picture], source: Source) ->
     except (ValueError, OSError) as error:
         st.error(plain(sentence_of(error)))
         return
-    st.toast(
-        f"Added to your report, which has {plural(len(views) + 1, 'view')}.",
-        icon=":material/playlist_add:",
-    )
+    ADDED.value = f"Added to your report, which has {plural(len(views) + 1, 'view')}."
     NOTE.pop()
     st.rerun()
+
+
+def tell_added() -> None:
+    """Say what was added to the report, after the page: styles that it draws later would take the place of a toast."""
+    if message := ADDED.pop():
+        st.toast(message, icon=":material/playlist_add:")
 
 
 def view_of(key: str, pictures: Mapping[str, Picture], source: Source, note: str) -> ReportView:
