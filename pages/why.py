@@ -84,6 +84,7 @@ class Controls(lab.Fields, page="why"):
     cell = lab.CellField()
     last = lab.SessionValue[str | None](None)  # the ids of the two runs
     seen = lab.SessionValue(False)  # whether the page was drawn before
+    word = lab.SessionValue(0)  # the row of the map whose query is followed
 
     @property
     def trial(self) -> study.Trial:
@@ -412,20 +413,19 @@ BARS = {"score": "Score: query · key", "weight": "Weight: softmax of the scores
 
 def _pin_word(best: Sequence[int]) -> None:
     """Pin the cell from which the slider's word takes most; `best` has its column for each word."""
-    row = st.session_state["why:word"]
-    Controls.cell.pin((row, best[row]))
+    Controls.cell.pin((Controls.word.value, best[Controls.word.value]))
 
 
 def _meeting(met: study.Meeting, row: int, sentence: study.Sentence, score: str) -> None:
     """One output word's query among the keys of all input words; its slider moves the row of the map."""
     words, best = (*sentence.target, "<eos>"), sentence.frames[-1][1].argmax(-1).tolist()
-    st.session_state["why:word"] = row  # also after a press on the map
+    Controls.word.value = row  # also after a press on the map
     st.select_slider(
         "German word",
         range(len(words)),
         format_func=lambda at: f"{at + 1} {words[at]}",  # a word may stand twice
-        key="why:word",
-        on_change=lab.guarded("why:word", partial(_pin_word, best)),
+        key=Controls.word.key,
+        on_change=lab.guarded(Controls.word.key, partial(_pin_word, best)),
         help="The word whose query meets the keys of the English words, after the last step of training",
     )
     lab.fact(draw.meeting_text(met))
