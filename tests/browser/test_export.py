@@ -122,6 +122,11 @@ def add_view(page: Page, path: str) -> None:
     wait_ready(page)
 
 
+def test_a_page_with_tables_says_what_was_added(page):
+    add_view(page, "cards")  # the styles of its tables come after the dialog
+    sees(page, "Added to your report, which has 1 view.")
+
+
 def test_views_of_two_pages_become_one_file(page, tmp_path):
     add_view(page, "masks?masks:mask=causal_local")
     sees(page, "Added to your report, which has 1 view.")
