@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 from typing import Any
 
 import numpy as np
@@ -27,18 +26,31 @@ def escaped(text: str) -> Markup:
     return escape(cut(text, MAX_SIGNS))
 
 
-def wrong_tokens(target: Sequence[str], predicted: Sequence[str]) -> list[bool]:
-    """For each predicted token whether it is wrong: place by place, or aligned when the lengths differ."""
-    if len(target) == len(predicted):
-        return [a != b for a, b in zip(target, predicted, strict=True)]
-    wrong = [True] * len(predicted)
-    for block in SequenceMatcher(None, target, predicted, autojunk=False).get_matching_blocks():
-        wrong[block.b : block.b + block.size] = [False] * block.size
-    return wrong
-
-
-def missing(target: Sequence[str], predicted: Sequence[str]) -> int:
-    return max(0, len(target) - len(predicted))
+def mistakes(target: Sequence[str], predicted: Sequence[str]) -> tuple[list[bool], int]:
+    """For each predicted token whether it is wrong, and how many of the target are missing: the fewest edits, whose
+    number is their sum (Levenshtein 1966)."""
+    places = np.arange(len(predicted) + 1)
+    edits = [places]  # from the first i tokens of the target to the first j predicted
+    for token in target:
+        before, differs = edits[-1], [token != other for other in predicted]
+        replaced = np.append(before[0] + 1, before[:-1] + np.array(differs, int))
+        # or a token is left out, or some are inserted after a place before
+        row = np.minimum(before + 1, replaced) - places
+        edits.append(np.minimum.accumulate(row) + places)
+    wrong: list[bool] = []
+    i, j = len(target), len(predicted)
+    while i and j:  # back along one of the shortest ways; place by place where that is one
+        differs_here = target[i - 1] != predicted[j - 1]
+        if edits[i][j] == edits[i - 1][j - 1] + differs_here:
+            wrong.append(differs_here)
+            i, j = i - 1, j - 1
+        elif edits[i][j] == edits[i][j - 1] + 1:
+            wrong.append(True)
+            j -= 1
+        else:
+            i -= 1
+    wrong += [True] * j
+    return wrong[::-1], int(edits[-1][-1]) - sum(wrong)
 
 
 def outputs(examples: Sequence[Prediction], separator: str, pick: str, line: str) -> str:
@@ -48,9 +60,10 @@ def outputs(examples: Sequence[Prediction], separator: str, pick: str, line: str
         (
             escaped(separator.join(e.source)),
             marked(e, separator, pick),
-            sum(wrong_tokens(e.target, e.predicted)) + missing(e.target, e.predicted),
+            sum(wrong) + missing,
         )
         for e in examples
+        for wrong, missing in [mistakes(e.target, e.predicted)]
     ]
     return html_table(("input", "output", "wrong"), rows, line, (look, look, RIGHT))
 
@@ -118,7 +131,7 @@ def confusion(counts: Sequence[Sequence[int]], classes: Sequence[str], ink: Ink)
 
 def marked(example: Prediction, separator: str, pick: str) -> Markup:
     """The predicted tokens, those that are wrong underlined."""
-    wrong = wrong_tokens(example.target, example.predicted)
+    wrong, _ = mistakes(example.target, example.predicted)
     tokens = list(zip(example.predicted, wrong, strict=True))
     return html("tables", "marked", tokens, separator, pick) or NOTHING_YET
 

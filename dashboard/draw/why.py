@@ -53,7 +53,7 @@ from dashboard.draw.formats import (
     share_text,
     written,
 )
-from dashboard.draw.tables import RIGHT, html_table, marked, missing, wrong_tokens
+from dashboard.draw.tables import RIGHT, html_table, marked, mistakes
 
 Points = Sequence[tuple[Any, SeedStats]]  # x, and the values there
 Line = tuple[str, int, Points]  # a model's name, its index in the series, and its (x, percent)
@@ -316,9 +316,10 @@ def sentence_table(sentence: Sentence, labels: Mapping[Model, str], pick: str, l
                 (
                     labels[model],
                     marked(Prediction(source, target, output), " ", pick),
-                    f"{sum(wrong_tokens(target, output)) + missing(target, output)}",
+                    f"{sum(wrong) + missing}",
                 )
                 for model, output in sentence.outputs.items()
+                for wrong, missing in [mistakes(target, output)]
             ),
         ],
         line,

@@ -175,6 +175,38 @@ def test_wrong_words_are_marked_and_counted():
         assert plain_text(tables.answers(["1"], made, "", "#f", "#0")).split()[-4:] == end
 
 
+@each(
+    ("target", "predicted", "wrong", "missing"),
+    [
+        ("abcd", "abcd", "0000", 0),
+        ("abcd", "axcd", "0100", 0),
+        ("abcd", "bcda", "0001", 1),  # place by place all four would be wrong
+        ("abcd", "abyycd", "001100", 0),
+        # the longest blocks in common, cd and then nothing, would leave 4 of 5 wrong
+        ("cdxab", "abxcd", "11011", 0),
+        ("", "ab", "11", 0),
+        ("ab", "", "", 2),
+    ],
+)
+def test_mistakes_are_the_fewest_edits(target, predicted, wrong, missing):
+    assert tables.mistakes(target, predicted) == ([each == "1" for each in wrong], missing)
+
+
+def test_fewest_edits_equal_trying_all():
+    def fewest(a: str, b: str) -> int:
+        if not (a and b):
+            return len(a) + len(b)
+        ways = fewest(a[1:], b) + 1, fewest(a, b[1:]) + 1, fewest(a[1:], b[1:]) + (a[0] != b[0])
+        return min(ways)
+
+    rng = random.Random(0)
+    for _ in range(150):
+        a, b = ("".join(rng.choices("abc", k=rng.randrange(6))) for _ in range(2))
+        wrong, missing = tables.mistakes(a, b)
+        assert sum(wrong) + missing == fewest(a, b) <= max(len(a), len(b)), (a, b)
+        assert len(wrong) == len(b) and 0 <= missing <= len(a)
+
+
 def layers_of(spec: dict, mark: str) -> list[dict]:
     return [layer for layer in spec["layer"] if layer["mark"]["type"] == mark]
 
