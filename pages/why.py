@@ -216,7 +216,7 @@ EQUAL = 5.0  # percentage points; losses closer than this are the same
 def page() -> None:
     lab.title(
         "Why attention",
-        "One model translates from one vector; one rereads the sentence: attention.",
+        "One model keeps one vector of a sentence; one rereads its words: attention.",
     )
     (pair, trouble), saved = linked_pair(), lab.shared(study.load)
     live = pair is not None and not all(run.status().ended for run in pair)
@@ -225,15 +225,9 @@ def page() -> None:
     with left:
         # The charts tell the answer.
         shown = lab.predict("why", question(saved.learned)) or pair is not None
-        if pair is None:  # above the chart, which a press changes in sight
+        if pair is None:
             lab.try_this("why", moves(saved.learned))
-        with lab.picture("why"):
-            place = st.container()
         chart, values = controls(pair if live else None, pair is None)
-        metric = "bleu" if chart == "bleu" else "sequence_accuracy"
-        with place:
-            visible = shown or chart != "two"
-            lab.poll(data, partial(_results, visible, chart, metric), live, "why:results")
         lab.limits_line()
         for message in filter(None, (trouble, lab.pop_flash(PAGE))):
             st.warning(message)
@@ -246,19 +240,18 @@ def page() -> None:
                 "machine with your settings."
             )
         lab.poll(data, _progress, live, "why:progress")
-    with right:
-        lab.poll(
-            data,
-            partial(_map, metric),
-            live,
-            "why:figures",
-        )
+    metric = "bleu" if chart == "bleu" else "sequence_accuracy"
+    with right, lab.picture("why"):
+        visible = shown or chart != "two"
+        lab.poll(data, partial(_results, visible, chart, metric), live, "why:results")
+    lab.poll(data, partial(_map, metric), live, "why:figures")
     if Controls.seen.value:
         # not on the first run, which has enough to load
         lab.SessionValue[object](None, lab.queue.SPARE).value = lab.queue.warm_up(live)
     Controls.seen.value = True
-    lab.poll(data, partial(_training, shown), live, "why:training")
+    lab.poll(data, _training, live, "why:training")
     lab.details("Papers, equations and the code of the model", _sources, "why:sources")
+    st.html(draw.STYLE)
 
 
 def _results(shown: bool, chart: str, metric: str, live: Comparison) -> None:
@@ -380,32 +373,41 @@ def _learning_chart(data: Comparison) -> None:
 
 def _map(metric: str, live: Comparison) -> None:
     data = live.shown
-    sentence, words = data.sentence, st.container()
+    sentence = data.sentence
     runs = tuple(part.run for part in data.parts)
     result = lab.recorded(study.result_of, runs, data) if runs else lab.shared(study.load)
-    scores = lab.computed(study.scores_by_length, result, metric)
-    cells = [draw.map_cell(sentence, data.name)] if sentence and sentence.frames else []
-    weights, row = _alignment(data)
-    made: dict[str, Any] = {"scores": scores}
-    charts = {f"why:{metric}": draw.SCORES}
-    if sentence is not None and sentence.vectors:
-        made["meeting"] = met = lab.computed(study.meeting, result, row)
-        charts |= {f"why:{name}": draw.MEETING.format(name) for name in BARS}
-        _meeting(met, row, sentence, data.setting.score)
-    lab.as_python(draw=charts, also=cells, **made)
+    made: dict[str, Any] = {"scores": lab.computed(study.scores_by_length, result, metric)}
+    charts, cells = {f"why:{metric}": draw.SCORES}, []
+    left, right = st.columns(2, gap="medium")
+    with left:
+        words = st.container()
+        weights, row, step = _alignment(data)
     if weights is not None and sentence is not None:
+        cells = [draw.map_cell(sentence, step, data.name)]
         # How to read the map, on its picked row
         with words:
             lab.paragraph(
-                f"**{lab.plain((*sentence.target, '<eos>')[row])}** takes most from "
+                f"With attention, **{lab.plain((*sentence.target, '<eos>')[row])}** takes most from "
                 f"**{lab.plain(sentence.source[int(weights[row].argmax())])}**: a row is a German word, a column an "
                 "English one."
             )
-        lab.details(
-            "What an output word reads, as an equation",
-            partial(_equations, draw.equations(data.setting, sentence, weights, row)),
-            "why:equation",
-        )
+        with right:
+            _word_slider(row, weights, sentence)
+            if step in sentence.vectors:
+                made["meeting"] = met = lab.computed(study.meeting, result, row, step)
+                charts |= {f"why:{name}": draw.MEETING.format(name) for name in BARS}
+                _meeting(met, data.setting.score)
+            else:
+                lab.caption(
+                    f"The model of step {step:,} is not saved, so its query and keys are not here. Those of step "
+                    f"{', '.join(map('{:,}'.format, sentence.vectors))} are."
+                )
+            lab.details(
+                "What an output word reads, as an equation",
+                partial(_equations, draw.equations(data.setting, sentence, weights, row)),
+                "why:equation",
+            )
+    lab.as_python(draw=charts, also=cells, **made)
 
 
 BARS = {"score": "Score: query · key", "weight": "Weight: softmax of the scores"}
@@ -416,9 +418,9 @@ def _pin_word(best: Sequence[int]) -> None:
     Controls.cell.pin((Controls.word.value, best[Controls.word.value]))
 
 
-def _meeting(met: study.Meeting, row: int, sentence: study.Sentence, score: str) -> None:
-    """One output word's query among the keys of all input words; its slider moves the row of the map."""
-    words, best = (*sentence.target, "<eos>"), sentence.frames[-1][1].argmax(-1).tolist()
+def _word_slider(row: int, weights: np.ndarray, sentence: study.Sentence) -> None:
+    """The German word whose query is followed: the row of the map's pinned cell, which is in the link."""
+    words, best = (*sentence.target, "<eos>"), weights.argmax(-1).tolist()
     Controls.word.value = row  # also after a press on the map
     st.select_slider(
         "German word",
@@ -426,9 +428,12 @@ def _meeting(met: study.Meeting, row: int, sentence: study.Sentence, score: str)
         format_func=lambda at: f"{at + 1} {words[at]}",  # a word may stand twice
         key=Controls.word.key,
         on_change=lab.guarded(Controls.word.key, partial(_pin_word, best)),
-        help="The word whose query meets the keys of the English words, after the last step of training",
+        help="The word whose query meets the keys of the English words, at the step of the map",
     )
-    lab.fact(draw.meeting_text(met))
+
+
+def _meeting(met: study.Meeting, score: str) -> None:
+    """One output word's query among the keys of all input words."""
     for name, heading in BARS.items():
         lab.draw_chart(
             st,
@@ -437,14 +442,16 @@ def _meeting(met: study.Meeting, row: int, sentence: study.Sentence, score: str)
             heading=heading,
             key=f"why:{name}",
         )
+    lab.fact(draw.meeting_text(met))
     st.latex(draw.meeting_equation(met, score), width="content")
+    if score == "dot":
+        lab.caption("The score here is q · k itself. The next page divides it by √D.")
 
 
-def _training(shown: bool, live: Comparison) -> None:
+def _training(live: Comparison) -> None:
     data = live.shown
-    if shown:
-        _learning_chart(data)
     if data.parts:
+        _learning_chart(data)
         lab.caption(draw.conditions(data, bool(data.parts)))
     lab.details("One sentence translated, and all numbers", partial(_numbers, data), "why:numbers")
 
@@ -461,6 +468,8 @@ def _equations(texts: Sequence[str]) -> None:
 
 
 def _numbers(data: Comparison) -> None:
+    if not data.parts:
+        _learning_chart(data)
     if data.sentence is not None:
         ink = lab.Ink.of(lab.theme())
         st.html(
@@ -471,7 +480,7 @@ def _numbers(data: Comparison) -> None:
             "that is better over all of them can be worse here."
         )
     lab.caption(
-        f"{draw.BLEU} **Exact match**: the share of held-out sentences that are translated without a mistake."
+        "**Exact match**: the share of held-out sentences that are translated without a mistake."
     )
     lab.table(
         ["words: BLEU / exact match, %", *data.lengths],
@@ -482,12 +491,12 @@ def _numbers(data: Comparison) -> None:
         lab.caption(draw.conditions(data, bool(data.parts)))
 
 
-def _alignment(data: Comparison) -> tuple[np.ndarray | None, int]:
-    """The attention of the long sentence over training time; the weights at the picked step, and the picked row."""
+def _alignment(data: Comparison) -> tuple[np.ndarray | None, int, int]:
+    """The attention of the long sentence over training time; the weights at the picked step, the picked row, the step."""
     sentence = data.sentence
     if sentence is None or not sentence.frames:
         lab.placeholder("These runs ended before their first measurement.", 380)
-        return None, 0
+        return None, 0, 0
     source, target = sentence.source, sentence.target
     row = max((at for at, word in enumerate(target) if word == ";"), default=-1) + 1
     steps = dict(sentence.frames)
@@ -509,7 +518,8 @@ def _alignment(data: Comparison) -> tuple[np.ndarray | None, int]:
         reads="output (row) takes from → input (column)",
     )
     pin = Controls.cell.pin(state.pin)
-    return steps[state.frame if state.frame in steps else last], row if pin is None else pin[0]
+    step = state.frame if state.frame in steps else last
+    return steps[step], row if pin is None else pin[0], step
 
 
 def _sources() -> None:
@@ -540,13 +550,11 @@ def question(learned: Sequence[study.TrainedModel]) -> lab.Question:
 
 
 def moves(learned: Sequence[study.TrainedModel]) -> tuple[lab.Move, ...]:
-    """Other charts of the saved measurement, whose models `learned` are, and what they show of its sentences."""
-    without, attention, *others = (
+    """Another chart of the saved measurement, whose models `learned` are, and what it shows of its sentences."""
+    without, attention, larger = (
         study.by_length(learned, model, "sequence_accuracy")
-        for model in (*study.Trial().pair, study.MODELS[0], study.MODELS[-1])
+        for model in (*study.Trial().pair, study.MODELS[0])
     )
-    larger, general = others
-    bleu = [draw.stats_text(points[-1][1]) for points in draw.pair_of(learned, "bleu")]
     middle, long = (list(without)[at] for at in (1, -1))
 
     def exact(model: Mapping[str, SeedStats], length: str) -> str:
@@ -559,18 +567,5 @@ def moves(learned: Sequence[study.TrainedModel]) -> tuple[lab.Move, ...]:
             f"A vector twice as large translates {exact(larger, middle)} of the sentences of {middle} words without a "
             f"mistake, the smaller one {exact(without, middle)}. Of {long} words it is {exact(larger, long)}, with "
             f"attention {exact(attention, long)}.",
-        ),
-        lab.Move(
-            "A learned score",
-            Controls.state(chart="learned"),
-            "The second line with attention compares words by a learned matrix instead of a plain dot product. Of the "
-            f"sentences of {long} words it translates {exact(general, long)} without a mistake, the dot product "
-            f"{exact(attention, long)}.",
-        ),
-        lab.Move(
-            "Partly right",
-            Controls.state(chart="bleu"),
-            f"A translation with mistakes counts, too, for its right parts. For {long} words one vector reaches "
-            f"{bleu[0]} of 100, attention {bleu[1]}.",
         ),
     )

@@ -111,7 +111,7 @@ class Trial:
             steps=steps,
             max_train_seconds=COMPARED_SECONDS,
             max_seconds=COMPARED_SECONDS,
-            record_every=max(1, steps // 18),
+            record_every=max(1, steps // 20),  # every second is a tenth, whose weights are saved
             decode_every=1,
             schedule="cosine",
         )
@@ -140,7 +140,7 @@ def training_label(seconds: float) -> str:
 
 METRICS = ("bleu", "sequence_accuracy")
 WORDS = 25  # of the sentence whose alignment is drawn, at most: all can be read beside a map
-FRAMES = 10  # of the alignment over training, and the last one
+FRAMES = 11  # of the alignment over training, and the last one
 
 
 class Point(NamedTuple):
@@ -193,23 +193,24 @@ class Sentence:
     """A long held-out sentence: the output of each model, and the attention of the one that has it.
 
     `frames` are (step, weights (T, S)), oldest first; the target's end mark is the last row. `vectors` are what gives
-    the last one: "query" (T, D), "key" (S, D) and "score" (T, S); none before the weights of that step are saved.
+    them, by the step: "query" (T, D), "key" (S, D) and "score" (T, S); only of steps at which the model is saved.
     """
 
     source: tuple[str, ...]
     target: tuple[str, ...]
     outputs: Mapping[Model, tuple[str, ...]] = field(default_factory=dict)
     frames: tuple[tuple[int, np.ndarray], ...] = ()
-    vectors: Mapping[str, np.ndarray] = field(default_factory=dict)
+    vectors: Mapping[int, Mapping[str, np.ndarray]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
 class Meeting:
-    """The query (D,) of one output word and what it meets of each input word: key (S, D), score and weight (S,).
+    """The query (D,) of one output word at a step and what it meets of each input word: key (S, D), score and weight (S,).
 
     The model has no maps of its own: a query is the decoder's state, a key and its value are the encoder's state.
     """
 
+    step: int
     word: str
     words: tuple[str, ...]
     query: np.ndarray
@@ -223,16 +224,18 @@ class Meeting:
         return int(self.weights.argmax())
 
 
-def meeting(result: Result, row: int) -> Meeting:
-    """Cross-attention of one output word of the sentence, after the last step; KeyError where no run has saved it."""
+def meeting(result: Result, row: int, step: int) -> Meeting:
+    """Cross-attention of one output word of the sentence at a step; KeyError where the model is not saved."""
     sentence = result.sentence or Sentence((), ())
-    scores, keys = sentence.vectors["score"][row], sentence.vectors["key"]
+    vectors = sentence.vectors[step]
+    scores, keys = vectors["score"][row], vectors["key"].astype(np.float32)
     weights = np.exp(scores - scores.max())
     weights /= weights.sum()
     return Meeting(
+        step,
         (*sentence.target, "<eos>")[row],
         sentence.source,
-        sentence.vectors["query"][row],
+        vectors["query"][row].astype(np.float32),
         keys,
         scores,
         weights,
@@ -256,7 +259,8 @@ def sentence(runs: Mapping[Model, tuple[Run, Sequence[Record]]]) -> Sentence | N
 
     It is the longest of at most WORDS words, else the shortest.
     """
-    outputs, frames, first, vectors = {}, [], None, {}
+    outputs, frames, first = {}, [], None
+    vectors: dict[int, Mapping[str, np.ndarray]] = {}
     for model, (run, records) in runs.items():
         if not (decoded := [r.examples for r in records if r.examples]):
             continue
@@ -274,8 +278,8 @@ def sentence(runs: Mapping[Model, tuple[Run, Sequence[Record]]]) -> Sentence | N
                 )
             )
             frames = [(step, each[-1, 0]) for step, each in weights if each is not None]
-            if frames and frames[-1][0] in run.checkpoint_steps():
-                vectors = vectors_of(run, frames[-1][0], index)
+            steps = dict(frames).keys() & run.checkpoint_steps()
+            vectors = {step: vectors_of(run, step, index) for step in sorted(steps)}
     if first is None:
         return None
     return Sentence(first.source, first.target, outputs, tuple(frames), vectors)
@@ -368,16 +372,16 @@ def scores_by_length(result: Result, metric: str) -> dict[str, dict[str, float]]
 def load() -> Result:
     """The saved measurement (`make bottleneck` trains all of its models again)."""
     data = json.loads((SAVED / "result.json").read_text("utf-8"))
-    saved, frames = data["sentence"], load_file(SAVED / "alignment.safetensors")
+    saved, arrays = data["sentence"], dict[int, dict[str, np.ndarray]]()
+    for name, array in load_file(SAVED / "alignment.safetensors").items():
+        step, _, part = name.partition(":")
+        arrays.setdefault(int(step), {})[part] = array
     sentence = Sentence(
         tuple(saved["source"]),
         tuple(saved["target"]),
         dict(convert(saved["said"], list[tuple[Model, tuple[str, ...]]])),
-        tuple(
-            (int(step), frames[step].astype(np.float32))
-            for step in sorted(filter(str.isdecimal, frames), key=int)
-        ),
-        {name: array for name, array in frames.items() if not name.isdecimal()},
+        tuple((at, part.pop("weight").astype(np.float32)) for at, part in sorted(arrays.items())),
+        {at: part for at, part in sorted(arrays.items()) if part},
     )
     return Result(
         Trial(**data["setting"]),
@@ -406,8 +410,12 @@ def save(result: Result, folder: Path = SAVED) -> None:
     (folder / "result.json").write_text(json.dumps(data, ensure_ascii=False) + "\n", "utf-8")
     (folder / "alignment.safetensors").write_bytes(
         to_bytes(
-            {str(step): weights.astype(np.float16) for step, weights in sentence.frames}
-            | dict(sentence.vectors)
+            {f"{step}:weight": weights.astype(np.float16) for step, weights in sentence.frames}
+            | {
+                f"{step}:{name}": array if name == "score" else array.astype(np.float16)
+                for step, each in sentence.vectors.items()
+                for name, array in each.items()
+            }
         )
     )
 

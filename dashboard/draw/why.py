@@ -57,6 +57,8 @@ from dashboard.draw.tables import RIGHT, html_table, marked, mistakes
 
 Points = Sequence[tuple[Any, SeedStats]]  # x, and the values there
 Line = tuple[str, int, Points]  # a model's name, its index in the series, and its (x, percent)
+# What the toolbar of a chart offers, Export has for every picture.
+STYLE = "<style>[class*=st-key-why] [data-testid=stElementToolbar] { display: none }</style>"
 HEIGHT, TOP = 230, 104.0  # pixels of the plot, and the top of its axis in percent
 SHAPES = ("circle", "square", "triangle-up", "diamond")
 PERCENT = "\u00a0%"
@@ -105,12 +107,11 @@ def fact_text(data: study.Result, shown: bool = True, metric: str = "sequence_ac
         return ""
     length = lengths[-1 if shown else 0]
     read, lost = stats_text(reread[length]), stats_text(one_vector[length])
-    more = "" if shown else " Pick an answer to see longer sentences."
     if metric == "bleu":
-        return f"For sentences of {length} words, attention reaches **{read}** of 100 in BLEU, one vector **{lost}**.{more}"
+        return f"For sentences of {length} words, attention reaches **{read}** of 100 in BLEU, one vector **{lost}**."
     return (
         f"Of sentences of {length} words, attention translates **{read}{PERCENT}** without a mistake, "
-        f"one vector **{lost}{PERCENT}**.{more}"
+        f"one vector **{lost}{PERCENT}**."
     )
 
 
@@ -165,7 +166,7 @@ def bands(data: study.Result) -> str:
     seeds = len({one.seed for one in data.learned})
     if seeds == 1:
         return ""
-    return f" Each line is the mean of {seeds} seeds, its pale band ± their standard deviation."
+    return f" A line is the mean of {seeds} seeds, its band ± their standard deviation."
 
 
 def conditions(data: study.Result, here: bool) -> str:
@@ -237,10 +238,9 @@ def equations(setting: Trial, sentence: Sentence, weights: np.ndarray, row: int)
 
 def meeting_text(met: study.Meeting) -> str:
     """Whose query meets whose keys, and what it takes, in one sentence of numbers."""
-    best = f"“{plain(met.words[met.best])}”"
     return (
-        f"After training, :primary[{plain(met.word)}]’s query comes from the decoder; keys and values come from the "
-        f"encoder’s English words. It scores **{number(met.scores[met.best])}** with {best} and takes "
+        f"At step **{met.step}**, the query of :primary[{plain(met.word)}], from the decoder, scores "
+        f"**{number(met.scores[met.best])}** with the key of “{plain(met.words[met.best])}”, from the encoder, and takes "
         f"**{share_text(float(met.weights[met.best]))}** of its value: **cross-attention**."
     )
 
@@ -254,11 +254,11 @@ def meeting_equation(met: study.Meeting, score: str) -> str:
         first = rf"{latex_signed(met.query[0])} \cdot {latex_signed(met.keys[at, 0])}"
         product, scored = r"q \cdot k", rf"{first} + \dots = {scored}"
     lines = (
-        rf"q_{{{name}}} &= {listed(met.query.tolist(), 2)}",
-        rf"k_{{{key}}} = v_{{{key}}} &= {listed(met.keys[at].tolist(), 2)}",
+        rf"q_{{{name}}} &= {listed(met.query.tolist(), 1)}",
+        rf"k_{{{key}}} &= v_{{{key}}} = {listed(met.keys[at].tolist(), 1)}",
         rf"{product} &= {scored}",
         rf"w &= e^{{{latex(met.scores[at])}}} / \textstyle\sum_j e^{{s_j}} = {latex(met.weights[at])}",
-        rf"\textstyle\sum_j w_j v_j &= {listed(met.taken.tolist(), 2)}",
+        rf"\textstyle\sum_j w_j v_j &= {listed(met.taken.tolist(), 1)}",
     )
     return r"\begin{aligned} " + r" \\ ".join(lines) + r" \end{aligned}"
 
@@ -281,10 +281,12 @@ def meeting_chart(met: study.Meeting, name: str, ink: Ink) -> Spec:
         "labelPadding": 3,
     }
     axis |= {"labelColor": ink.text, "labelExpr": f"{json.dumps(met.words)}[datum.value]"}
+    lower = name == "weight"  # whose words are for both
+    axis |= {"labels": lower}
     y = field("y", None, axis=axis_style(ink) | {"tickCount": 3, "minExtent": 32})
     bars = {
         "x": {"field": "at", "type": "ordinal", "title": None, "axis": axis},
-        "y": y | {"scale": {"domain": [0, 1]} if name == "weight" else {"zero": True}},
+        "y": y | {"scale": {"domain": [0, 1]} if lower else {"zero": True}},
         "color": literal("fill"),
         "tooltip": [
             {"field": "word", "title": " "},
@@ -292,7 +294,7 @@ def meeting_chart(met: study.Meeting, name: str, ink: Ink) -> Spec:
         ],
     }
     named = table_columns({"word": "English word", "y": name})
-    return plain_figure([layer("bar", rows, bars, cornerRadius=2)], 170) | named
+    return plain_figure([layer("bar", rows, bars, cornerRadius=2)], 170 if lower else 100) | named
 
 
 MEETING = """
@@ -361,12 +363,12 @@ alt.Chart(rows).mark_line(point=True).encode(x=alt.X("words", sort=None), y="sco
 """
 
 
-def map_cell(sentence: Sentence, name: str) -> Cell:
+def map_cell(sentence: Sentence, step: int, name: str) -> Cell:
     return Cell(
-        "The attention of one long sentence at the last step: a row for each output word.",
-        """
-sentence = result.sentence
-step, weights = sentence.frames[-1]  # (T, S)
+        f"The attention of one long sentence at step {step}: a row for each output word.",
+        f"""
+sentence, step = result.sentence, {step}
+weights = dict(sentence.frames)[step]  # (T, S)
 """,
         """
 from dashboard.show import show_maps
@@ -374,7 +376,7 @@ from dashboard.show import show_maps
 show_maps({f"Step {step}": weights}, [*sentence.target, "<eos>"], sentence.source)
 """,
         f"why:map:{name}",
-        {"weights": sentence.frames[-1][1]},
+        {"weights": dict(sentence.frames)[step]},
     )
 
 

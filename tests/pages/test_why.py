@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 from streamlit.dataframe_util import convert_arrow_bytes_to_pandas_df
 from streamlit.testing.v1 import AppTest
 
@@ -102,6 +103,7 @@ def test_the_page_opens_with_the_kept_measurement():
     ).startswith(f"{attention['51–60']:.0f}")
     assert "make bottleneck" in plain_text(opened(app, "numbers"))
     assert {row["model"] for row in drawn(app, -1)} == set(draw.names(SAVED).values())
+    assert sum("a part of a sentence counts" in caption.value for caption in app.caption) == 1
 
 
 def test_run_it_asks_for_two_models_with_settings_of_page():
@@ -203,21 +205,28 @@ def test_prediction_is_computed_from_saved_measurement():
 
 
 def test_a_move_draws_its_lines():
-    for index, lines in ((1, {"attention, general"}), (2, set()), (0, {"larger vector"})):
-        app = open_page().button(key=f"why:try:{index}").click().run()
-        assert {row["model"] for row in drawn(app)} == {"one vector", "attention"} | lines
+    app = open_page().button(key="why:try:0").click().run()
+    assert {row["model"] for row in drawn(app)} == {"one vector", "attention", "larger vector"}
     anchor = re.search(r"\*\*Notice:.*\[To the picture\]\(#(.+?)\)", page_text(app), re.DOTALL)[1]
     assert any(f'id="{anchor}"' in part.proto.body for part in app.get("html"))
     app.button(key="why:close").click().run()
     assert "Notice:" not in page_text(app) and app.selectbox(key="why:chart").value == "larger"
-    assert "Notice:" in page_text(app.button(key="why:try:2").click().run())
+    assert "Notice:" in page_text(app.button(key="why:try:0").click().run())
     for page in ("start", "why"):
         app.switch_page(f"../pages/{page}.py").run()
     assert "Notice:" not in page_text(app)
 
 
+@each(("chart", "says"), [("learned", "a learned matrix"), ("bleu", "of 100 in BLEU")])
+def test_a_chart_says_what_it_compares(chart, says):
+    app = set_state(open_page(), "why:chart", chart)
+    lines = {row["model"] for row in drawn(app)} - {"one vector", "attention"}
+    assert lines == ({"attention, general"} if chart == "learned" else set())
+    assert_says(app, says)
+
+
 def test_reset_closes_the_notice():
-    app = open_page().button(key="why:try:1").click().run()
+    app = open_page().button(key="why:try:0").click().run()
     assert TRIED.key in app.session_state
     app.session_state[PENDING] = ("why", [], {})
     assert TRIED.key not in app.run().session_state
@@ -233,31 +242,44 @@ def test_the_moves_say_what_the_saved_measurement_shows():
         for learned in (SAVED, half)
     )
     assert "translates 65 ± 2 % of the sentences of 11–20 words" in notice
-    assert "one 35 ± 4 %." in notice and "reaches 43 ± 3 of 100" in notice
+    assert "one 35 ± 4 %." in notice
     assert "translates 50 % of the sentences of 11–20 words" in changed and "one 50 %." in changed
 
 
 def test_a_query_of_the_decoder_meets_the_keys_of_the_encoder():
     result, sentence = study.load(), study.load().sentence
-    for row, weights in enumerate(sentence.frames[-1][1]):
-        met = study.meeting(result, row)
-        np.testing.assert_allclose(met.query @ met.keys.T, met.scores, rtol=1e-4, atol=1e-4)
-        np.testing.assert_allclose(met.weights, weights, atol=2e-3)  # saved in fp16
-        np.testing.assert_allclose(met.taken, met.weights @ met.keys, rtol=1e-4, atol=1e-5)
-    equation = draw.meeting_equation(study.meeting(result, 21), "dot")
-    assert r"q_{\text{fünf}}" in equation and r"k_{\text{five}} = v_{\text{five}}" in equation
+    for step in sentence.vectors:
+        frame = dict(sentence.frames)[step]
+        for row, weights in enumerate(frame):
+            met = study.meeting(result, row, step)
+            # all but the scores are saved in fp16
+            np.testing.assert_allclose(met.query @ met.keys.T, met.scores, rtol=2e-3, atol=2e-2)
+            np.testing.assert_allclose(met.weights, weights, atol=2e-3)
+            np.testing.assert_allclose(met.taken, met.weights @ met.keys, rtol=1e-4, atol=1e-5)
+    equation = draw.meeting_equation(study.meeting(result, 21, sentence.frames[-1][0]), "dot")
+    assert r"q_{\text{fünf}}" in equation and r"k_{\text{five}} &= v_{\text{five}}" in equation
 
 
 def test_slider_and_map_pick_one_german_word():
     app = open_page()
     assert app.select_slider(key="why:word").value == 21
-    assert_says(app, "comes from the", "31.15", "with “five” and takes")
+    assert_says(app, "from the decoder", "with the key of “five”")
     app.select_slider(key="why:word").set_value(0).run()
     assert query_value(app, "why:cell") == "0.0"
     assert "**sechs** takes most from **six**" in page_text(app)
-    assert "with “six” and takes" in plain_text(app)
+    assert "with the key of “six”" in plain_text(app)
     app = open_at("why", **{"why:cell": "4.3"})
     assert app.select_slider(key="why:word").value == 4
+    app.session_state[PENDING] = ("why", ["why:cell"], {})
+    app.run().run()
+    assert app.select_slider(key="why:word").value == 21 and "why:cell" not in app.query_params
+
+
+def test_a_step_without_its_model_says_which_have_one():
+    runs, link = pair("finished")
+    app = open_page(link)
+    assert_says(app, "The model of step 25 is not saved")
+    assert "q · k itself" not in plain_text(app)
 
 
 def test_a_run_of_this_machine_shows_its_own_meeting(tmp_path):
@@ -268,9 +290,17 @@ def test_a_run_of_this_machine_shows_its_own_meeting(tmp_path):
     assert work(run.path) == "finished"
     sentence = study.sentence({DOT: (run, run.records())})
     result = study.Result(study.Trial(8, 20), (), sentence)
-    np.testing.assert_allclose(
-        study.meeting(result, 1).weights, sentence.frames[-1][1][1], atol=2e-3
-    )
+    assert list(sentence.vectors) == [0, 1, 2]
+    for step, weights in sentence.frames:
+        met = study.meeting(result, 1, step)
+        np.testing.assert_allclose(met.weights, weights[1], atol=2e-3)
+        np.testing.assert_allclose(met.query @ met.keys.T, met.scores, rtol=1e-4, atol=1e-5)
+    model, task = run.model(2)
+    batch = task.collate([task.held_out(1)[0]])
+    (steps,) = model(batch.source, batch.source_mask, batch.target_in, record=True).maps["cross"]
+    # what the equation of the page says: no maps, no √D
+    torch.testing.assert_close(steps.k, steps.v)
+    torch.testing.assert_close(steps.scores, steps.q @ steps.k.mT)
 
 
 def test_moves_stand_above_the_chart_that_they_change():
