@@ -58,7 +58,8 @@ from dashboard.draw.tables import RIGHT, html_table, marked, mistakes
 Points = Sequence[tuple[Any, SeedStats]]  # x, and the values there
 Line = tuple[str, int, Points]  # a model's name, its index in the series, and its (x, percent)
 # What the toolbar of a chart offers, Export has for every picture.
-STYLE = "<style>[class*=st-key-why] [data-testid=stElementToolbar] { display: none }</style>"
+STYLE = """<style>[data-testid=stFullScreenFrame]:has([data-testid=stVegaLiteChart]) [data-testid=stElementToolbar] {
+  display: none }</style>"""
 HEIGHT, TOP = 230, 104.0  # pixels of the plot, and the top of its axis in percent
 SHAPES = ("circle", "square", "triangle-up", "diamond")
 PERCENT = "\u00a0%"
