@@ -497,23 +497,23 @@ def _alignment(data: Comparison) -> tuple[np.ndarray | None, int, int]:
     if sentence is None or not sentence.frames:
         lab.placeholder("These runs ended before their first measurement.", 380)
         return None, 0, 0
-    source, target = sentence.source, sentence.target
+    source, target = sentence.source, (*sentence.target, "<eos>")
     row = max((at for at, word in enumerate(target) if word == ";"), default=-1) + 1
     steps = dict(sentence.frames)
     last, weights = sentence.frames[-1]
-    most = int(weights[row].argmax())
+    pin = Controls.cell.pinned(weights.shape)
+    picked = row if pin is None else pin[0]
+    most = int(weights[picked].argmax())
     state = lab.attention_view(
-        AttentionTrace(
-            (AttentionMap("cross", 0, weights[None], (*target, "<eos>"), source),), data.name
-        ),
+        AttentionTrace((AttentionMap("cross", 0, weights[None], target, source),), data.name),
         key=f"why:map:{data.name}",
         layout="frames",
         frames=list(sentence.frames),
         query=row,
         live=data.live,
         height=420,
-        pin=Controls.cell.pinned(weights.shape),
-        fact=f"{target[row]} takes {lab.share_text(weights[row, most])} from {source[most]}",
+        pin=pin,
+        fact=f"At step {last} {target[picked]} takes {lab.share_text(weights[picked, most])} from {source[most]}",
         title=f"A sentence of {len(source)} words",
         reads="output (row) takes from → input (column)",
     )
