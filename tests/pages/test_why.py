@@ -270,6 +270,7 @@ def test_slider_and_map_pick_one_german_word():
     assert "with the key of “six”" in plain_text(app)
     app = open_at("why", **{"why:cell": "4.3"})
     assert app.select_slider(key="why:word").value == 4
+    assert any("acht takes 0" in part.proto.json for part in app.get("bidi_component"))
     app.session_state[PENDING] = ("why", ["why:cell"], {})
     app.run().run()
     assert app.select_slider(key="why:word").value == 21 and "why:cell" not in app.query_params
