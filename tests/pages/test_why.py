@@ -248,8 +248,8 @@ def test_the_moves_say_what_the_saved_measurement_shows():
 
 def test_a_query_of_the_decoder_meets_the_keys_of_the_encoder():
     result, sentence = study.load(), study.load().sentence
-    for step in sentence.vectors:
-        frame = dict(sentence.frames)[step]
+    assert [step for step, _ in sentence.frames] == list(sentence.vectors), "run make bottleneck"
+    for step, frame in sentence.frames:
         for row, weights in enumerate(frame):
             met = study.meeting(result, row, step)
             # all but the scores are saved in fp16
@@ -274,6 +274,23 @@ def test_slider_and_map_pick_one_german_word():
     app.session_state[PENDING] = ("why", ["why:cell"], {})
     app.run().run()
     assert app.select_slider(key="why:word").value == 21 and "why:cell" not in app.query_params
+
+
+def test_all_of_the_page_follows_the_step_of_its_map():
+    app = open_page()
+    result = study.load()
+    (step, weights), *_ = result.sentence.frames
+    app.session_state["why:map:kept:view"]["frame"] = step
+    met = study.meeting(result, 21, step)
+    best = met.words[met.best]
+    assert best != "five", "before training"
+    assert_says(app.run(), f"At step {step}", f"with the key of “{best}”", "q · k itself")
+    assert f"**fünf** takes most from **{best}**" in page_text(app)
+    assert draw.meeting_equation(met, "dot") in [latex.value.strip("$\n") for latex in app.latex]
+    cell = draw.map_cell(result.sentence, step, "kept")
+    assert f"step = result.sentence, {step}" in cell.code
+    np.testing.assert_array_equal(cell.results["weights"], weights)
+    assert "divides it by √D" in plain_text(app)
 
 
 def test_a_step_without_its_model_says_which_have_one():
