@@ -144,11 +144,12 @@ def page() -> None:
     # A question about the run, runs to try, and what the figures mean
     if data.config is not None and not data.live and (question := run_question(data)):
         lab.predict("train", question)
-    lab.try_this("train", moves())
+    same = shown is not None and config is not None and not study.differing([shown, config])
+    lab.try_this("train", moves(draw.what_to_do(same, data.live, bool(goes_on))))
     lab.paragraph(
-        "**What it means.** Nobody programs where a model attends. The loss rewards correct outputs; its gradient "
-        "changes every matrix, $W_q$ and $W_k$ until the query of an output matches the key of the input that helps. The map "
-        "above therefore starts nearly uniform and becomes sharp while the loss falls."
+        "**What it means.** Nobody programs where a model attends. The gradient of the loss moves every matrix, "
+        "$W_q$ and $W_k$ until the query of an output matches the key of the input that helps: the map starts nearly "
+        "uniform and becomes sharp."
     )
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         st.caption("The path ends here. Test what you know, or read on below:", width="content")
@@ -195,12 +196,10 @@ def draw_run(data: study.RunData, state: str = "") -> None:
         left, right = st.columns(2, gap="medium")
         below = st.container()
     with left, lab.picture("train"), st.container():
-        board, moved = st.container(), st.container()
+        board, scores = st.container(), st.container()
         moment = attention_over_time(data, board)  # with its popover, below the figures
         with board:
             source_figures(moment, ink)
-        with moved:
-            changes_figure(moment, ink)
     step = moment.step
     lab.as_python(
         table=lab.records_table(data.run),
@@ -226,23 +225,27 @@ def draw_run(data: study.RunData, state: str = "") -> None:
                 help="All figures show the latest step until you pick one.",
             )
         _draw(data, step, "loss", problems, *draw.loss_chart(task, data.records))
+        if text := draw.loss_text(task):
+            lab.caption(text)
+        changes_figure(data, record.changes, ink)
+    with scores:
         baselines = lab.baselines_of(config.task, data.records[-1].held_out)
-        scores = draw.score_chart(task, data.records, baselines)
-        _draw(data, step, "sequence_accuracy", problems, *scores)
+        chart = draw.score_chart(task, data.records, baselines)
+        _draw(data, step, "sequence_accuracy", problems, *chart)
     with below:
         # The outputs at the step, correct and wrong, and how fast it went
         if (decoded := data.decoded_at(step)) is not None:
-            lab.chart_title(f"Examples at step {decoded.step:,}")
+            at = "" if decoded.step == step else f" at step {decoded.step:,}, the last that has any"
+            lab.chart_title(f"Examples{at}")
             html, long = draw.examples_html(data, decoded, lab.theme())
             # Long sentences scroll, so that the fact below them stays in sight.
             st.container(height=300 if long else "content", border=False).html(html)
         if record.confusion and len(record.confusion) == len(task.classes):
-            lab.chart_title(f"Confusion matrix at step {record.step:,}")
+            lab.chart_title("Confusion matrix")
             st.html(lab.confusion(record.confusion, task.classes, ink))
         if record.buckets:
             lab.chart_title("Accuracy by source length")
             st.html(lab.lengths(record.buckets, ink.hairline))
-        lab.caption(draw.pace(record, line(data.run.metadata().get("machines"))))
     if config.model.residual != "plain":
         lab.details(
             "Over depth: which outputs each sublayer reads",
@@ -357,7 +360,7 @@ def source_figures(moment: study.Moment, ink: lab.Ink) -> None:
     source = data.watched[example].source
     outputs, weights = moment.on_source(len(source)) or ((), None)
     if task.input == "patches" and weights is not None:
-        lab.chart_title(f"What it attends to, step {moment.step:,}")
+        lab.chart_title("What it attends to")
         st.html(lab.tiles(source, task.shape.grid, outputs, weights, lab.theme(), ink))
         st.caption(
             f"The largest weight of a patch is {lab.share_text(weights.max())}; uniform attention gives each patch "
@@ -379,25 +382,19 @@ def source_figures(moment: study.Moment, ink: lab.Ink) -> None:
         )
 
 
-def changes_figure(moment: study.Moment, ink: lab.Ink) -> None:
-    """How far each part of the model has moved at the last step with saved weights; nothing before the first."""
-    run = moment.data.run
-    step = max((one for one in run.checkpoint_steps() if 0 < one <= moment.step), default=None)
-    if step is None:
+def changes_figure(data: study.RunData, changes: Mapping[str, float], ink: lab.Ink) -> None:
+    """How far each part of the model has moved at a step; nothing in a run of an older version."""
+    if not changes:
         return
-    try:
-        changes = lab.shared(study.weight_changes, Checkpoint.of(run, step))
-    except ValueError as error:
-        st.caption(lab.plain(str(error)))
-        return
+    most = max(value for record in data.records for value in record.changes.values())
     lab.draw_chart(
         st,
-        draw.changes_chart(changes, ink),
+        draw.changes_chart(changes, most, ink),
         key="train:changes",
         alt="How far each part of the model moved from its start.",
-        heading=f"Change of each part, step {step:,}",
+        heading="What training changes",
     )
-    lab.caption(draw.changes_text(changes, step))
+    lab.caption(draw.changes_text(changes))
 
 
 # The curves of a run: loss, the scores of its task, and its training; each with the picked step.
@@ -438,6 +435,7 @@ def charts_details(data: study.RunData, step: int, findings: Sequence[training.F
             else:
                 chart = draw.single_chart(name, data.records, data.required_config.clip)
                 _draw(data, step, name, findings, *chart)
+    lab.caption(draw.pace(data.at(step), line(data.run.metadata().get("machines"))))
 
 
 def _draw(
@@ -455,7 +453,7 @@ def _draw(
     """
     given: dict[str, Any] = {
         "alt": f"{key} over training.",
-        "height": 140,  # so that loss and accuracy are in one screen
+        "height": 120,  # so that loss and changes are in one screen
         "last_x": data.required_config.steps if data.live else data.records[-1].step,
         **options,
     }
@@ -681,8 +679,9 @@ def run_question(data: study.RunData) -> lab.Question | None:
     )
 
 
-@lru_cache(maxsize=1)
-def moves() -> tuple[lab.Move, ...]:
+@lru_cache(maxsize=8)
+def moves(what_to_do: str) -> tuple[lab.Move, ...]:
+    """Runs to try; `what_to_do` says what comes next, once the settings are made."""
     task = make_task(TaskConfig.of("reverse"))
     base, longer = (
         training.recommended(task, "transformer"),
@@ -696,26 +695,20 @@ def moves() -> tuple[lab.Move, ...]:
             Controls.state(
                 **setup, rate=rate, attention=attention.with_(position=Choice.of("none"))
             ),
-            "The encoder no longer knows the order of the letters. Press **Train**. When it has ended, open **Compare "
-            "with the example run** below the button: compare sequence accuracy and the sharpness of the map.",
+            f"The encoder no longer knows the order of the letters. {what_to_do} When it has ended, **Compare with the "
+            "example run**: sequence accuracy, and how sharp the map is.",
         ),
         lab.Move(
             "Remove the attention",
             Controls.state(task="reverse", kind="recurrent", attention=None),
             "A Transformer cannot compute without attention, so the model is now a recurrent one, whose decoder reads "
-            f"only the last state of the encoder. It may take {longer:,} steps instead of {base.steps:,}. Press "
-            "**Train**. When it has ended, open **Compare with the example run** and compare how many each needs.",
+            f"only the last state of the encoder. It may take {longer:,} steps instead of {base.steps:,}. {what_to_do} When "
+            "it has ended, **Compare with the example run**: how many each needs.",
         ),
         lab.Move(
             "Increase the learning rate tenfold",
             Controls.state(**setup, rate=10 * rate, attention=attention),
             f"The learning rate in **All settings** is now {10 * rate:g}, so that every update is ten times as large. "
-            "Press **Train**, then watch the loss and the gradient norm.",
-        ),
-        lab.Move(
-            "Translate number words",
-            Controls.state(task="numbers"),
-            "A task with real words, which takes longer. Press **Train**, then compare the map with the sentence "
-            "in **All settings** that says what its attention should look like.",
+            f"{what_to_do} Does the loss fall?",
         ),
     )

@@ -40,7 +40,6 @@ from core.training import (
     best_head,
     name_of,
     one_a_step,
-    prepare,
     source_maps,
     source_weights,
     value_text,
@@ -748,42 +747,3 @@ def farthest(depth: DepthMap) -> Reading:
     return Reading(
         depth.readers[row], depth.outputs[column], float(mean[row, column]), float(equal[row])
     )
-
-
-# What training changes: how far each part of a model moved from its start.
-
-
-MATRICES = {  # the name of a part by a step of its path; the first that fits
-    "query": "W_q",
-    "key": "W_k",
-    "value": "W_v",
-    "projection": "W_o",
-    "norm": "norms",
-    "feed_forward": "feed-forward",
-    "source": "embedding",
-    "target": "embedding",
-    "places": "positions",
-    "output": "output layer",
-}
-
-
-@torch.no_grad()
-def weight_changes(checkpoint: Checkpoint) -> dict[str, float]:
-    """How far each part of a run's model moved until a checkpoint: the norm of the change over that at the start.
-
-    The start is built again from the run's seed. Parts are the four matrices of attention, of all layers together, and
-    whatever else the model has. ValueError where the weights cannot be read.
-    """
-    run = Run(checkpoint.path)
-    with torch.random.fork_rng(devices=[]):
-        start = prepare(replace(run.config(), device="cpu")).model
-    weights = dict(run.model(checkpoint.step)[0].named_parameters())
-    sums = dict[str, Float[np.ndarray, "2"]]()
-    for name, before in start.named_parameters():
-        path, now = name.split("."), weights[name]
-        part = next((label for key, label in MATRICES.items() if key in path), "other parts")
-        both = np.array([(now - before).norm().item(), before.norm().item()])
-        sums[part] = sums.get(part, np.zeros(2)) + both**2
-    order = [*dict.fromkeys(MATRICES.values()), "other parts"]
-    parts = sorted((part for part in sums if sums[part][1]), key=order.index)
-    return {part: float(np.sqrt(sums[part][0] / sums[part][1])) for part in parts}

@@ -44,6 +44,7 @@ from core.training.loop import (
     prepare,
     read_counters,
     train,
+    weight_changes,
 )
 from core.training.seed_stats import Comparison, SeedStats, compare, seed_stats
 from core.training.sweeps import (
@@ -108,5 +109,6 @@ __all__ = [
     "until",
     "value_text",
     "watched_examples",
+    "weight_changes",
     "with_settings",
 ]

@@ -81,7 +81,8 @@ class Record:
     Since the last record: `indexer_loss` is the mean over steps and layers of the loss that trains lightning indexers
     (None without any), `gradient` is the mean norm of all gradients before clipping, `gradients` the norm by part of
     the model in the last step, `rate` the learning rate of that step, `data_share` the share of the training time spent
-    on making batches. `elapsed` are seconds with measuring, `train_seconds` without.
+    on making batches. `elapsed` are seconds with measuring, `train_seconds` without. `changes` is how far each part of
+    the model is from its start (`core.training.weight_changes`); empty in runs of older versions.
 
     `unknown` is the share of held-out target tokens that the vocabulary lacks, `known_loss` the loss of the others;
     None where all are known. In a final record, `capped` is whether the cap on seconds ended the run before its last
@@ -110,6 +111,7 @@ class Record:
     gradients: Annotated[dict[str, float], msgspec.Meta(max_length=500)] = field(
         default_factory=dict
     )
+    changes: Annotated[dict[str, float], msgspec.Meta(max_length=500)] = field(default_factory=dict)
     rate: float | None = None
     tokens_per_second: float | None = None
     data_share: float | None = None
@@ -169,9 +171,10 @@ class Record:
             data["buckets"] = [
                 renamed(one, "record") if isinstance(one, dict) else one for one in buckets
             ]
-        if isinstance(norms := data.get("gradients"), dict) and not finite:
-            # null: a norm that was not finite
-            data["gradients"] = {k: math.nan if norm is None else norm for k, norm in norms.items()}
+        for name in ("gradients", "changes"):
+            if isinstance(norms := data.get(name), dict) and not finite:
+                # null: a norm that was not finite
+                data[name] = {k: math.nan if norm is None else norm for k, norm in norms.items()}
         record = read(data, cls, "A record")
         for name, value in data.items():
             for number in _numbers(value) if name != "examples" else ():  # those are texts

@@ -131,8 +131,8 @@ class Best(NamedTuple):
 class Session:
     """A task, a model, its optimizer and the data generator; `record` is that of the step it was restored at.
 
-    `gradients` are the norms of that step by part of the model. `steps` are those that were not yet fetched from the device,
-    `started` is when the clock of the run stood at 0.
+    `start` are the weights before the first step, by name. `gradients` are the norms of that step by part of the model.
+    `steps` are those that were not yet fetched from the device, `started` is when the clock of the run stood at 0.
     """
 
     config: RunConfig
@@ -142,6 +142,7 @@ class Session:
     data: torch.Generator
     device: str
     held_out: tuple[Example, ...]
+    start: Mapping[str, torch.Tensor] = field(default_factory=dict)
     progress: Progress = field(default_factory=Progress)
     best: Best | None = None
     interval: Interval = field(default_factory=Interval)
@@ -262,6 +263,7 @@ def prepare(config: RunConfig) -> Session:
         torch.Generator().manual_seed(config.seed),
         device,
         task.held_out(config.held_out),
+        start={name: weight.detach().clone() for name, weight in model.named_parameters()},
     )
 
 
@@ -272,6 +274,47 @@ def parts_of(model: torch.nn.Module) -> dict[str, list[torch.nn.Parameter]]:
         numbered = re.match(r"(\w+\.)*?\d+(?=\.)", name)
         parts[numbered[0] if numbered else name.partition(".")[0]].append(weight)
     return dict(parts)
+
+
+MATRICES = {  # the name of a part by a step of its path; the first that fits
+    "query": "W_q",
+    "key": "W_k",
+    "value": "W_v",
+    "projection": "W_o",
+    "norm": "norms",
+    "feed_forward": "feed-forward",
+    "source": "embedding",
+    "target": "embedding",
+    "places": "positions",
+    "output": "output layer",
+}
+
+
+@torch.no_grad()
+def weight_changes(session: Session) -> dict[str, float]:
+    """How far each part of the model is from its start: the norm of the change over that at the start.
+
+    Parts are the four matrices of attention, of all layers together, and whatever else the model has.
+    """
+    weights, start = dict(session.model.named_parameters()), session.start
+    norms = [
+        torch._foreach_norm([weight - start[name] for name, weight in weights.items()]),
+        torch._foreach_norm([start[name] for name in weights]),
+    ]
+    squares = torch.stack([torch.stack(one) for one in norms]).square().T.tolist()
+    parts = defaultdict[str, list[list[float]]](list)
+    for name, both in zip(weights, squares, strict=True):
+        path = name.split(".")
+        parts[next((part for key, part in MATRICES.items() if key in path), "other parts")].append(
+            both
+        )
+    sums = {part: [sum(column) for column in zip(*parts[part], strict=True)] for part in parts}
+    order = [*dict.fromkeys(MATRICES.values()), "other parts"]
+    return {
+        part: math.sqrt(sums[part][0] / sums[part][1])
+        for part in sorted(sums, key=order.index)
+        if sums[part][1]
+    }
 
 
 PASS = 0.99
@@ -452,6 +495,7 @@ def measure(session: Session, stop: Callable[[], bool] = never_stop, final: bool
         step=step,
         **figures,
         gradients=gradients,
+        changes=weight_changes(session),
         rate=learning_rate(config, step) if step else None,
         elapsed=session.elapsed,
         train_seconds=session.progress.train_seconds,

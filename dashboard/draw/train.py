@@ -75,7 +75,7 @@ def fact_text(
     return (
         f"{step}{f'the correct {task.unit}' if task.form == 'pairs' else task.expected_name} gets "
         f"**{number(record.expected[layer][at])}** of the weight"
-        f"{'' if only else f' in {head_name(*head)} (layer {layer}, head {at})'}; equal weights "
+        f"{'' if only else f' in {head_name(*head)}'}; equal weights "
         f"give {number(record.even)}. "
         f"{text[:1].upper()}{text[1:]}"
     )
@@ -128,7 +128,7 @@ def _scores(record: Record, task: Task, baselines: Sequence[tuple[str, float]]) 
         f"{task.max_target + 1} tokens, before an end token."
     )
     return (
-        f"{text}, {'but sequence accuracy only' if far else 'and sequence accuracy'} "
+        f"{f'{text}, but sequence accuracy only' if far else 'sequence accuracy is'} "
         f"{percent(record.sequence_accuracy)}{scores and f'; {scores}'}."
         f"{cut}{unknown}"
     )
@@ -225,6 +225,16 @@ def loss_chart(task: Task, records: Sequence[Record]) -> tuple[str, list[Curve],
             "high": max(guess, losses[0] or guess, min(max(losses), 3 * guess)),
             "alt": "Validation and training loss over training.",
         },
+    )
+
+
+def loss_text(task: Task) -> str:
+    """What a loss is, in half a sentence; empty for a series, of which it is a squared error."""
+    if task.form == "series":
+        return ""
+    return (
+        f"Loss: how surprised the model is by the right {task.unit}; 0 is certain, "
+        f"{number(task.baseline_loss)} a guess."
     )
 
 
@@ -343,8 +353,8 @@ def parts_chart(gradients: Mapping[str, float], ink: Ink) -> Spec:
     )
 
 
-def changes_chart(changes: Mapping[str, float], ink: Ink) -> Spec:
-    """How far each part moved from its start, the start being 1."""
+def changes_chart(changes: Mapping[str, float], most: float, ink: Ink) -> Spec:
+    """How far each part moved from its start, the start being 1; `most` is the farthest of the whole run."""
     rows = [
         {"part": part, "change": value, "end": value, "text": number(value)}
         for part, value in changes.items()
@@ -355,20 +365,22 @@ def changes_chart(changes: Mapping[str, float], ink: Ink) -> Spec:
         list(changes),
         "change",
         ink,
-        domain=[0, 1.2 * max(changes.values())],
-        height=20 * len(rows),
+        domain=[0, 1.2 * most or 1],
+        height=17 * len(rows),
         colour={"value": ink.series[0]},
         tips=[],
         mark={"type": "bar", "height": {"band": 0.6}},
     )
 
 
-def changes_text(changes: Mapping[str, float], step: int) -> str:
-    """Which part moved farthest until a step, and which least."""
+def changes_text(changes: Mapping[str, float]) -> str:
+    """Which part moved farthest from its start, and which least."""
     least, *_, most = sorted(changes, key=lambda part: changes[part])
+    if not changes[most]:
+        return "Before the first step nothing has moved."
     return (
-        f"Training moves every part: by step {step:,}, {plain(most)} by **{number(changes[most])}** of its size at the "
-        f"start, {plain(least)} by {number(changes[least])}."
+        f"Every part moves: {plain(most)} most, by **{number(changes[most])}** of its size at the start; "
+        f"{plain(least)} least, by {number(changes[least])}."
     )
 
 
@@ -377,6 +389,15 @@ def part_name(path: str) -> str:
     if last.isdecimal():  # such as encoder.layers.0
         return f"{'Encoder' if above.startswith('encoder') else 'Decoder'} layer {last}"
     return {"source": "Source embedding"}.get(path) or NAMES.get(path, path.capitalize())
+
+
+def what_to_do(same: bool, live: bool, mine: bool) -> str:
+    """What comes after settings were made: `same` are those of the run that is shown, which is `live` or has ended."""
+    if same:
+        return "It trains now." if live else "It is trained."
+    if mine:
+        return "Another run is open: :material/replay: ends it and starts this one."
+    return "Press **Train**."
 
 
 AXES_OF = {
@@ -502,7 +523,7 @@ STYLE = """<style>.st-key-train-now [data-testid=stElementToolbar] { display: no
   > :first-child { order: 2 }
   > :last-child, > :last-child > * { display: contents }
   > :last-child > * > * { order: 4; flex: 1 1 100% }
-  > :last-child > * > :first-child { order: 1; min-height: 140px }
+  > :last-child > * > :first-child { order: 1; min-height: 112px }
 }}</style>"""
 
 

@@ -314,7 +314,7 @@ class NextRun(Fields, page="train"):
 def next_run() -> RunConfig | None:
     """Draw the controls of the next run; returns what they ask for, None where it does not fit, with the reason."""
     with st.container(gap="small"):
-        cells = {name: st.container() for name in ("task", "own", "heads", "size")}
+        cells = {name: st.container() for name in ("task", "own")}
         popover = st.popover(
             "All settings",
             icon=":material/tune:",
@@ -322,7 +322,7 @@ def next_run() -> RunConfig | None:
             help="Of the next run: its task, model, attention and training.",
         )
         with popover.container(width=room(320), gap="small"):  # narrow, beside the map
-            hidden = "told param more model sizes mechanism axes pattern rate seed training summary"
+            hidden = "told param more model heads size sizes mechanism axes pattern rate seed training summary"
             cells |= {name: st.container() for name in hidden.split()}
     c, config = NextRun.draw("task", into=cells["task"]), None
     entry = task_entry(c.task)

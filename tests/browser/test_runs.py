@@ -232,7 +232,7 @@ def test_reverse_is_learned_followed_on_runs(page, server):
 
 def test_first_sight_is_a_learned_run(page):
     open_page(page, "train", PICTURE)
-    seed, step = page.locator(".st-key-train-seed input"), page.get_by_text("Examples at step")
+    seed, step = page.locator(".st-key-train-seed input"), page.get_by_text("At step")
     expect(step).to_contain_text(re.compile(r"\d"))
     last, settings = step.text_content(), page.get_by_role("button", name="All settings")
     click(settings)
