@@ -117,7 +117,7 @@ def page() -> None:
         task = Controls.task.key_of(Controls())
         if data.config is not None and not lab.is_new(task):  # else the link has a set-up
             lab.adopt_run(data.config)
-    with st.container(key="train:board"):
+    with lab.picture("train"), st.container(key="train:board"):
         # On a phone the run bar comes first, then the sentence, the map, the settings and the curves: all of them are
         # in one row, which wraps. The sentence keeps its height, so that the map stays where it is.
         st.html(draw.STYLE)
@@ -195,7 +195,7 @@ def draw_run(data: study.RunData, state: str = "") -> None:
     with st.container(gap="small", key="train:now"):
         left, right = st.columns(2, gap="medium")
         below = st.container()
-    with left, lab.picture("train"), st.container():
+    with left, st.container():
         board, scores = st.container(), st.container()
         moment = attention_over_time(data, board)  # with its popover, below the figures
         with board:
@@ -694,9 +694,11 @@ def moves(what_to_do: str) -> tuple[lab.Move, ...]:
             "Remove the positions",
             Controls.state(
                 **setup, rate=rate, attention=attention.with_(position=Choice.of("none"))
-            ),
+            )
+            | {"train:reverse:transformer:axes": True},  # the panel with the position
             f"The encoder no longer knows the order of the letters. {what_to_do} When it has ended, **Compare with the "
             "example run**: sequence accuracy, and how sharp the map is.",
+            ("axes",),
         ),
         lab.Move(
             "Remove the attention",
@@ -704,11 +706,13 @@ def moves(what_to_do: str) -> tuple[lab.Move, ...]:
             "A Transformer cannot compute without attention, so the model is now a recurrent one, whose decoder reads "
             f"only the last state of the encoder. It may take {longer:,} steps instead of {base.steps:,}. {what_to_do} When "
             "it has ended, **Compare with the example run**: how many each needs.",
+            ("model", "mechanism"),
         ),
         lab.Move(
             "Increase the learning rate tenfold",
             Controls.state(**setup, rate=10 * rate, attention=attention),
-            f"The learning rate in **All settings** is now {10 * rate:g}, so that every update is ten times as large. "
+            f"The learning rate is now {10 * rate:g}, so that every update is ten times as large. "
             f"{what_to_do} Does the loss fall?",
+            ("rate",),
         ),
     )

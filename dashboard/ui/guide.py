@@ -45,11 +45,15 @@ class Question:
 
 @dataclass(frozen=True)
 class Move:
-    """One thing to try: the session's values it sets, by widget key, and what to notice then."""
+    """One thing to try: the session's values it sets, by widget key, and what to notice then.
+
+    `shows` names the controls that it sets, where the page would else fold them away.
+    """
 
     label: str
     values: Mapping[str, Any]
     notice: str
+    shows: tuple[str, ...] = ()
 
 
 TRIED = SessionValue[tuple[str, Move] | None](None, "tried")  # the page and its last move

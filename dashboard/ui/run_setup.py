@@ -71,6 +71,7 @@ from dashboard.fields.run import LinkedField, SettingsField
 from dashboard.navigation import step_of
 from dashboard.server import limits
 from dashboard.server.session import SessionValue
+from dashboard.ui.guide import TRIED
 from dashboard.ui.panels import caption, lazy_panel, room, shown_errors, theme
 from dashboard.ui.runs import MODEL_NAMES
 
@@ -138,7 +139,6 @@ class NextRun(Fields, page="train"):
         {item.key: item.name for item in TASKS},
         hidden=True,
         always=lambda c: "run" in st.query_params,  # a run alone brings its own set-up
-        help="What the model learns. The tasks on your own data come last.",
     )
     task_settings = SettingsField("Task settings", key=lambda c: c.task)
     kind = Select[str](
@@ -313,8 +313,10 @@ class NextRun(Fields, page="train"):
 
 def next_run() -> RunConfig | None:
     """Draw the controls of the next run; returns what they ask for, None where it does not fit, with the reason."""
+    last, move = TRIED.value or ("", None)
+    shows = move.shows if move and last == NextRun.page_key else ()
     with st.container(gap="small"):
-        cells = {name: st.container() for name in ("task", "own")}
+        cells = {name: st.container() for name in ("task", "own", *shows)}
         popover = st.popover(
             "All settings",
             icon=":material/tune:",
@@ -323,7 +325,7 @@ def next_run() -> RunConfig | None:
         )
         with popover.container(width=room(320), gap="small"):  # narrow, beside the map
             hidden = "told param more model heads size sizes mechanism axes pattern rate seed training summary"
-            cells |= {name: st.container() for name in hidden.split()}
+            cells |= {name: st.container() for name in hidden.split() if name not in shows}
     c, config = NextRun.draw("task", into=cells["task"]), None
     entry = task_entry(c.task)
     # All parameters of a person's own data are in sight, else the first one, and the others in a panel

@@ -922,11 +922,23 @@ def test_a_link_brings_no_other_settings():
         assert OTHER not in page_text(open_at(page, **link)), page
 
 
+def folded(app: AppTest) -> set[str | None]:
+    """The keys of the controls in popovers, which a press opens."""
+    return {
+        one.key for each in app.get("popover") for one in [*each.selectbox, *each.select_slider]
+    }
+
+
 def test_what_is_tried_says_where_it_acted():
-    for index, says in enumerate(("position sinusoidal, not none", "model", "0.005, not 0.05")):
+    says = ("position sinusoidal, not none", "model", "0.005, not 0.05")
+    keys = (f"{NAME}:attention:position", "train:reverse:kind", f"{NAME}:rate")
+    for index, (says, key) in enumerate(zip(says, keys, strict=True)):
         app = open_train()
         app.button(key=f"train:try:{index}").click().run()
         assert re.search(f"{OTHER}.*{re.escape(says)}", page_text(app).replace("**", ""))
+        assert key in {one.key for one in [*app.selectbox, *app.select_slider]} - folded(app)
+    app.button(key="train:close").click().run()
+    assert f"{NAME}:rate" in folded(app)
 
 
 def test_try_this_follows_the_run():
