@@ -124,7 +124,7 @@ alt.Chart(pd.DataFrame(rows, columns=["run", "step", "seconds", "value"]).dropna
 def page() -> None:
     lab.title(
         "Compare runs",
-        "Which run is better at equal steps, and at equal seconds? See how their attention differs.",
+        "Which of these models learns faster, by steps and by seconds? Below: how their attention differs.",
     )
     summaries = lab.list_summaries()
     # with the runs of other people of a public copy, whose ids the link has
@@ -137,14 +137,15 @@ def page() -> None:
         st.warning(message)
     choose_runs(runs, summaries)
     lab.forget_other_runs("compare_runs", *(item.run.id for item in runs))
-    lab.poll(
-        lambda: sides(runs),
-        board,
-        any(item.live for item in runs),
-        "compare_runs:board",
-        interval=lab.SLOW_POLL_INTERVAL,
-        still_live=lambda sides: any(side.live for side in sides),
-    )
+    with lab.figures_place("compare_runs"):
+        lab.poll(
+            lambda: sides(runs),
+            board,
+            any(item.live for item in runs),
+            "compare_runs:board",
+            interval=lab.SLOW_POLL_INTERVAL,
+            still_live=lambda sides: any(side.live for side in sides),
+        )
     lab.details(
         "How runs are compared at equal steps and at equal seconds",
         partial(lab.source_panel, draw.fact_text),

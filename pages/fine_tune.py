@@ -182,7 +182,9 @@ PIN = "fine_tune:pin"
 
 def page() -> None:
     lab.title(
-        "Fine-tune", "Fine-tuning trains a pretrained model on your rows and changes its attention."
+        "Fine-tune",
+        "Train a pretrained model further, on rows of your own: how accurate does it become, and how does its attention "
+        "change?",
     )
     read_link()
     task, config = Controls.draw_setup()
@@ -224,7 +226,7 @@ def page() -> None:
     note, configs = st.container(gap="small"), [data.config, config]
     start = "Stop**, then **Fine-tune" if data.live and lab.limits.mine(run) else "Fine-tune"
     lab.note_other_settings(PAGE, note, "fine_tune:now", [run], configs, start)
-    with st.container(key="fine_tune:now"):
+    with lab.figures_place(PAGE):
         lab.poll(lambda: lab.load_fine_tune(data.run), _figures, data.live, "fine_tune:figures")
     lab.details(
         "Source code and papers",

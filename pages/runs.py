@@ -405,7 +405,9 @@ def about_text(item: RunSummary) -> str:
 
 def page() -> None:
     lab.title(
-        "Runs", f"What {'you' if hosted() else 'this machine'} trained, and examples to begin with."
+        "Runs",
+        f"Each row is a model that {'you' if hosted() else 'this machine'} trained, or an example: select one to see how "
+        "it learned.",
     )
     search_cell, upload_cell = st.columns([0.78, 0.22], gap="small", vertical_alignment="bottom")
     query = Controls.draw("search", into=search_cell).search
@@ -415,13 +417,14 @@ def page() -> None:
         return lab.load_board(query, Controls.selected.ids[:MAX_SELECTED])
 
     first = [load()]  # which the first drawing takes
-    lab.poll(
-        lambda: first.pop() if first else load(),
-        partial(_board, query),
-        first[0].live,
-        "runs:board",
-        interval=lab.SLOW_POLL_INTERVAL,
-    )
+    with lab.figures_place("runs"):
+        lab.poll(
+            lambda: first.pop() if first else load(),
+            partial(_board, query),
+            first[0].live,
+            "runs:board",
+            interval=lab.SLOW_POLL_INTERVAL,
+        )
     draw_store()
     if hosted():
         # Draw the rule by which things are forgotten, and the button

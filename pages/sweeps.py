@@ -356,7 +356,7 @@ def page() -> None:
     left, right = st.columns([0.3, 0.7], gap="medium")
     with right:  # first, as the values on offer are models that are built
         note = st.container(gap="small")
-        with st.container(key="sweeps:now"):
+        with lab.figures_place(PAGE):
             _poll(sweep, data, _draw, "sweeps:figures")
     with left:
         first = st.container()  # on a phone Stop comes before everything else

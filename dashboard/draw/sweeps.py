@@ -67,7 +67,7 @@ def verdict(data: SweepData, measure: str, ranked: list[int]) -> str:
     if not level:
         return f"{differs}."
     if not ahead:
-        return f"Tested over all {len(tests)} pairs, no other value differs significantly, {equal}."
+        return f"No value differs from {data.names[best]} by more than chance (all {len(tests)} pairs tested), {equal}."
     return f"{differs}; no difference from {_join(level)} is significant, {equal}."
 
 

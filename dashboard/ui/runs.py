@@ -457,6 +457,16 @@ def run_buttons(
     return state
 
 
+def figures_place(page: str) -> DeltaGenerator:
+    """A place for the figures of a page with runs, without the toolbars of charts: Export has each picture."""
+    place = st.container(key=f"{page}:now")
+    place.html(
+        f"<style>.st-key-{page}-now [data-testid=stFullScreenFrame]:has([data-testid=stVegaLiteChart]) "
+        "[data-testid=stElementToolbar] { display: none }</style>"
+    )
+    return place
+
+
 def note_other_settings(
     page: str,
     place: DeltaGenerator,
