@@ -183,8 +183,8 @@ PIN = "fine_tune:pin"
 def page() -> None:
     lab.title(
         "Fine-tune",
-        "Train a pretrained model further, on rows of your own: how accurate does it become, and how does its attention "
-        "change?",
+        "Fine-tuning trains a pretrained model further, on your rows: how accurate does it become, and how does its "
+        "attention change?",
     )
     read_link()
     task, config = Controls.draw_setup()

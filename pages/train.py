@@ -98,7 +98,7 @@ class Controls(lab.NextRun, page="train"):
 # The page Train: the run bar and the controls on the left, the figures of the run on the right.
 
 
-WEIGHT_PANEL = "Weight on the expected position, gradients and learning rate"
+WEIGHT_PANEL = "Weight on the expected position, and more curves"
 
 PAGE = "train"
 
@@ -254,9 +254,7 @@ def draw_run(data: study.RunData, state: str = "") -> None:
         )
     document_figure(moment, ink)  # as wide as both columns: a sentence is a line
     lab.details(
-        WEIGHT_PANEL
-        if any(r.expected for r in data.records)
-        else "Gradients, learning rate and speed",
+        WEIGHT_PANEL if any(r.expected for r in data.records) else "More curves",
         partial(charts_details, data, step, problems),
         "train:curves",
         opened=any(each.beside != "loss" for each in problems),  # what is wrong is not folded away

@@ -139,6 +139,7 @@ class NextRun(Fields, page="train"):
         {item.key: item.name for item in TASKS},
         hidden=True,
         always=lambda c: "run" in st.query_params,  # a run alone brings its own set-up
+        help="What the model learns. The tasks on your own data come last.",
     )
     task_settings = SettingsField("Task settings", key=lambda c: c.task)
     kind = Select[str](
