@@ -185,6 +185,8 @@ def test_page_whose_connection_drops_follows_its_run_again(page, server):
 
 def test_values_of_a_sweep_are_picked_one_after_the_other(page):
     open_page(page, "sweeps?sweeps:axis=Mask", PICTURE)
+    toolbars = page.get_by_test_id("stElementToolbar")  # Export has each picture
+    expect(toolbars.filter(visible=True)).to_have_count(0)
     page.get_by_role("button", name="Values").click()
     panel = page.get_by_test_id("stPopoverBody")
     for name in ("Dilated", "Strided"):
