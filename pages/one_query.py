@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import streamlit as st
 
@@ -378,11 +378,12 @@ def draw_controls(row: lab.Place) -> AttentionConfig | None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="one:steps"):
         stage = Controls.draw("stage", into=lab.HERE).stage
         Controls.shown_stage.value = stage
+        skips = config.mask.key == "none"  # the step of the mask, which then says nothing
         st.button(
-            f"Next: {STAGES[stage + 1]}" if stage < 6 else "Last step",
+            f"Next: {STAGES[following(stage, skips)]}" if stage < 6 else "Last step",
             icon=":material/arrow_forward:",
             # From the server's own stage: a second press that interrupts a run brings the browser's older one.
-            on_click=lambda: move_stage(Controls.shown_stage.value + 1),
+            on_click=lambda: move_stage(following(Controls.shown_stage.value, skips)),
             disabled=stage == 6,
             key="one:next",
         )
@@ -396,6 +397,11 @@ def apply_temperature() -> None:
     values = Controls.read("source", "normalizer", "temperature")
     now = values.normalizer.kwargs | {"temperature": values.temperature}
     Controls.set(normalizer=Choice.of(values.normalizer.key, **now))
+
+
+def following(stage: int, skips_mask: bool) -> int:
+    """The stage that Next leads to."""
+    return stage + 1 + (stage == 3 and skips_mask)
 
 
 def move_stage(stage: int) -> None:
@@ -442,6 +448,8 @@ def apply_preset() -> None:
 # On a phone the six steps are two rows of three.
 STYLE = """<style>@media (max-width: 640px) {
 .st-key-one-stage [role=radiogroup] > button { flex: 1 1 30%; padding: 0 6px }
+.st-key-one-tokens label { display: none }
+.st-key-one-query > div { display: flex; align-items: center; gap: 8px; > label { margin: 0 } }
 }</style>"""
 
 
@@ -455,7 +463,7 @@ def page() -> None:
         Controls.refusal.value = errors, None
     lab.title(
         "One query, step by step",
-        "Follow one word from its query to its output.",
+        "Each word is a vector x, a row of numbers. Follow one from its query to its output.",
     )
     lab.take_built("one", adopt, linked=linked)
     st.html(STYLE)
@@ -506,11 +514,8 @@ def explore() -> None:
         if config is not None:
             layer = config.with_(kernel=EXACT)  # which alone makes every step
             steps = lab.computed(study.run, layer, controls.given, controls.seed, controls.real)
-    beside_scale = st.container()  # the step to which √D belongs
     if config is not None and steps is not None:
         show(controls, config, steps, focus, figure)
-    with beside_scale if controls.stage == 3 else st.container():
-        root_of_d()
     lab.write_start("one")
 
 
@@ -535,7 +540,7 @@ def show(
     )
     lab.as_python(
         steps=steps,
-        scaling=lab.cached(study.measure_scaling, SEED),
+        scaling=lab.cached(study.measure_scaling),
         also=[draw.head_cell(layer, reading, head, controls.half)],
     )
     notes = () if controls.is_typed else tokenize(controls.tokens).notes
@@ -561,7 +566,8 @@ def show(
             key="one:view",
             on_pick=partial(apply_pick, given.queries, reading.name),
         )
-    lab.predict("one", trained_question())
+    if stage == 3:  # the step to which √D belongs
+        root_of_d()
     lab.try_this("one", moves(reading, layer))
     st.markdown("## What it means")
     st.markdown(draw.MEANING[stage])
@@ -586,7 +592,7 @@ def sources(config: AttentionConfig) -> None:
 
 def root_of_d() -> None:
     st.markdown("## What √D does")
-    points = lab.cached(study.measure_scaling, SEED)
+    points = lab.cached(study.measure_scaling)
     answer, reason = draw.root_answer(points)
     if not lab.predict(
         "one:root",
@@ -597,7 +603,6 @@ def root_of_d() -> None:
             (reason,) * len(draw.ROOT_ANSWERS),
         ),
     ):
-        st.caption("The measurement is shown once you have picked an answer.")
         return
     lab.draw_chart(
         st,
@@ -610,9 +615,6 @@ def root_of_d() -> None:
     lab.paragraph(
         "Where one key has all the weight, a small change of a score changes no weight: the gradients of queries "
         "and keys are near 0, so training hardly changes them."
-    )
-    lab.caption(
-        f"Measured on {study.QUERIES} random queries and {study.KEYS} random keys (standard normal numbers).",
     )
     lab.details("The same, measured for D from 1 to 512", partial(curves, points), "one:curves")
 
@@ -628,6 +630,9 @@ def curves(points: tuple[study.Scaling, ...]) -> None:
             alt=f"{name} with and without √D as D grows",
         )
     lab.fact(draw.scaling_fact(points))
+    lab.caption(
+        f"Measured on {study.QUERIES} random queries and {study.KEYS} random keys (standard normal numbers).",
+    )
 
 
 def link_errors() -> list[str]:
@@ -640,7 +645,7 @@ def link_errors() -> list[str]:
     names, source = ["source", "seed", "stage"], Controls.read("source").source
     if link.get("source", source) not in ("matrices", SOURCES["matrices"]):
         names += ["tokens", "d_model", "heads", "query", "head"]
-    others = {*Controls.declared, "focus", "predict", "root:predict", "start"} - {*OF_SESSION}
+    others = {*Controls.declared, "focus", "root:predict", "start"} - {*OF_SESSION}
     return [
         f"The link says {lab.plain(name[:40])} = {lab.plain(text[:40])}; this page has no such setting."
         for name, text in sorted(link.items())
@@ -648,62 +653,48 @@ def link_errors() -> list[str]:
     ] + Controls.refused(*names, *AXES, matrices=None)
 
 
-# The question and the things to try on this page; each answer is computed.
-
-
-def trained_question() -> lab.Question:
-    words = lab.cached(study.trained_weights)
-    options = ("animal", "street", "tired")
-    given = ", ".join(f"{lab.number(words[word])} from {word}" for word in options)
-    return lab.Question(
-        f"“{study.MINILM_TEXT}” In a trained model (MiniLM, layer {study.TRAINED_LAYER}, head {study.TRAINED_HEAD}), from "
-        "which word does “it” take most?",
-        options,
-        options.index(max(options, key=words.__getitem__)),
-        (
-            f"In that head, “it” takes {given}. Training made the matrices so; those above are random.",
-        )
-        * len(options),
-    )
+# The things to try on this page; each answer is computed.
 
 
 def moves(reading: lab.step_view.Reading, config: AttentionConfig) -> tuple[lab.Move, ...]:
     """What to try: the weights, the causal mask, the score without √D, and a layer of six words and four heads.
 
-    Each sets only what its words name: all other choices stay, but in the last, which is a new layer.
+    Each sets only what its words name, and its notice names the other choices of the settings, which stay; the last is
+    a new layer.
     """
     name, layer = lab.plain(reading.name), STARTS["layer"]
     query, later = draw.hidden_from(reading)
-    hide = lab.Move(
+
+    def move(label: str, notice: str, stage: int, **values: Any) -> lab.Move:
+        notice += draw.unchanged_text(config, values)
+        return lab.Move(label, Controls.state(stage=stage, **values), notice)
+
+    hide = move(
         f"Hide later words from {query}",
-        Controls.state(mask=Choice("causal"), query=query, stage=4),
         f"The query is {lab.plain(query)}. Under the causal mask the scaled score of "
         f"{'the word' if later == 1 else f'each of the {later} words'} after it is −∞.",
+        4,
+        mask=Choice("causal"),
+        query=query,
     )
     return (
-        lab.Move(
+        move(
             "See the weights",
-            Controls.state(stage=5),
             f"The scores of {name} became weights. The next step multiplies the values by them.",
+            5,
         ),
         *([hide] if later else []),
-        lab.Move(
-            "Do not divide by √D",
-            Controls.state(score=Choice("dot"), stage=5),
-            draw.undivided_text(reading, config),
-        ),
-        lab.Move(
+        move("Do not divide by √D", draw.undivided_text(reading, config), 5, score=Choice("dot")),
+        move(
             "Six words, four heads",
-            Controls.state(
-                **{axis: Choice(getattr(AttentionConfig(), axis).key) for axis in AXES},
-                source="sentence",
-                tokens=layer.tokens,
-                d_model=layer.config.d_model,
-                heads=layer.config.num_heads,
-                stage=layer.stage,
-                head=0,
-                query=last_word(labels(tokenize(SENTENCE).tokens)),
-            ),
             "A new layer: six words, four heads, no mask. Pick another *Head*: the same word takes from other words.",
+            layer.stage,
+            **{axis: Choice(getattr(AttentionConfig(), axis).key) for axis in AXES},
+            source="sentence",
+            tokens=layer.tokens,
+            d_model=layer.config.d_model,
+            heads=layer.config.num_heads,
+            head=0,
+            query=last_word(labels(tokenize(SENTENCE).tokens)),
         ),
     )

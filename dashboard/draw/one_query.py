@@ -2,12 +2,12 @@
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import pairwise
 
 import numpy as np
 
-from core.attention import AttentionConfig, Choice, entry, preset
+from core.attention import AXES, AttentionConfig, Choice, entry, preset
 from core.attention.positions import enters, entries_of
 from core.attention.presets import preset_of
 from core.studies import heads as study
@@ -33,7 +33,7 @@ from dashboard.draw.formats import (
 
 PLAIN = ("self_attention", "vaswani")  # presets that have nothing to compare
 MEANING = {
-    1: "Each word starts as a vector x, a row of numbers. Three matrices, which training learns, turn it "
+    1: "Three matrices, which training learns, turn the vector x of a word "
     "into a query (what the word looks for), a key (what it is found by) and a value (what it passes on).",
     2: "The score of a query and a key says how well they fit. A dot product multiplies them number by number and adds "
     "the products.",
@@ -672,13 +672,10 @@ NAMES = ["without √D", "divided by √D"]
 
 SMALL, LARGE = 4, 64  # head sizes of the question on √D
 MUCH = 0.8  # an entropy below this share of the other's is much lower
-ROOT_QUESTION = (
-    f"Scores are not divided by √D, and the size D of queries and keys grows from {SMALL} to {LARGE}. What happens "
-    "to the weights?"
-)
+ROOT_QUESTION = f"Scores are not divided by √D. What happens to the weights when D grows from {SMALL} to {LARGE}?"
 ROOT_ANSWERS = (
-    "a few keys get almost all weight",
-    "they stay about the same",
+    "one key gets almost all",
+    "they stay the same",
     "they become more equal",
 )
 
@@ -688,9 +685,9 @@ def root_answer(points: tuple[study.Scaling, ...]) -> tuple[int, str]:
     small, large = (next(point for point in points if point.dims == at) for at in (SMALL, LARGE))
     ratio = large.entropy[0] / small.entropy[0]
     return 0 if ratio < MUCH else 2 if ratio > 1 / MUCH else 1, (
-        f"The largest weight goes from {number(small.largest[0])} at D = {SMALL} to {number(large.largest[0])} at "
-        f"D = {LARGE}. A score adds D products, so its variance grows with D: {number(small.variance[0])} and "
-        f"{number(large.variance[0])}. At D = {LARGE}, divided by √{LARGE}, it is {number(large.variance[1])}."
+        f"A score adds D products, so scores grow with √D: they vary by {number(small.variance[0] ** 0.5)} at D = {SMALL} "
+        f"and by {number(large.variance[0] ** 0.5)} at D = {LARGE}. Softmax then picks one word: the largest of "
+        f"{study.KEYS} weights is {number(large.largest[0])}; divided by √{LARGE}, {number(large.largest[1])}."
     )
 
 
@@ -710,8 +707,19 @@ def undivided_text(reading: step_view.Reading, config: AttentionConfig) -> str:
     )
     return (
         f"{plain(reading.name)} takes {whole} from {plain(reading.keys[best])}; divided by √{dims} it would take "
-        f"{divided}. Larger scores make the largest weight larger. “What √D does” shows it for larger D."
+        f"{divided}. Step 3 shows it for larger D."
     )
+
+
+def unchanged_text(config: AttentionConfig, named: Collection[str]) -> str:
+    """Which choices, out of sight in the settings, a move leaves as they are: those that no plain layer has; "" for none."""
+    names = [
+        f"{axis} {entry(axis, choice.key).name}"
+        for axis in AXES
+        if axis not in named
+        and (choice := getattr(config, axis)).key != getattr(AttentionConfig(), axis).key
+    ]
+    return f" Unchanged: {', '.join(names)}." if names else ""
 
 
 MEASURES = ("Variance", "Entropy")

@@ -280,7 +280,7 @@ def test_a_press_on_a_row_picks_the_query(page, width):
     expect(fact(page)).to_contain_text("The has its highest score with")
     expect(page.locator(f"{VIEW} table th")).to_have_text(["key", "score"])
     expect(page.locator(f"{VIEW} svg text", has_text="weight")).to_have_count(0)
-    below = page.get_by_role("heading", name="What √D does")
+    below = page.get_by_role("heading", name="What it means")
     below.evaluate("node => { node.dataset.kept = 'yes' }")
     before = fact(page).text_content()
     page.get_by_text("All settings").click()

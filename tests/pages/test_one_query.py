@@ -272,6 +272,7 @@ def test_next_walks_the_six_stages():
     at = open_page(stage="1 Project")
     seen = {live(at), *(live(at.button(key="one:next").click().run()) for _ in range(5))}
     assert len(seen) == 6 and at.button(key="one:next").disabled
+    assert [one_query.following(stage, True) for stage in range(1, 6)] == [2, 3, 5, 5, 6]
     put(at, "segmented_control", "stage", 3)
     at.segmented_control(key="one:stage").set_value(1)
     at.button(key="one:next").click().run()
@@ -470,14 +471,6 @@ def test_the_opening_sentence_says_what_the_numbers_say():
     assert r.raw[4].argmax() == 5 and round(float(r.weights[4, 1]), 2) == 0.60
 
 
-def test_question_is_answered_by_weights_of_trained_model():
-    words = study.trained_weights()
-    assert 0.9 < sum(words.values()) < 1 and max(words, key=words.get) == "animal"
-    question = one_query.trained_question()
-    assert question.options[question.answer] == "animal"
-    assert f"{number(words['animal'])} from animal" in question.reasons[0]
-
-
 def test_a_sum_of_rounded_numbers_says_so():
     vectors = np.array([1.004, 2.0]), np.array([1.0, 3.004])
     assert draw.products(*vectors, 2, 7.0)[1] == "="
@@ -557,11 +550,45 @@ def test_a_move_changes_only_what_it_names(label, named):
     assert_says(at, "**Notice:**")
 
 
+def press(at, label):
+    return next(one for one in at.button if one.label.startswith(label)).click().run()
+
+
+MOVES = ("See the weights", "Hide later words", "Do not divide", "Six words")
+
+
+@each("second", MOVES)
+@each("first", MOVES)
+def test_a_move_after_another_names_what_stays_out_of_sight(first, second):
+    alone, both = (open_page(start="simple", tokens="it was so tired", query="was") for _ in "12")
+    alone, both = press(alone, second), press(press(both, first), second)
+    then, now = controls_of(alone), controls_of(both)
+    (notice,) = [
+        re.sub("<[^>]+>", "", one.value) for one in both.markdown if "**Notice:**" in one.value
+    ]
+    in_sight = {"one:tokens", "one:query", "one:head", "one:heads", "one:d_model"}  # in the picture
+    for name in {name for name in then if now.get(name) != then[name]} - in_sight - {"one:preset"}:
+        axis = name.removeprefix("one:").partition(":")[0]
+        chosen = next(item.name for item in AXES[axis] if item.key == now[f"one:{axis}"])
+        assert f"{axis} {chosen}" in notice.partition("Unchanged: ")[2], (name, notice)
+
+
 def test_hiding_from_the_last_word_says_that_the_query_moves():
-    at = open_page(start="simple", stage="2 Score")
-    next(one for one in at.button if one.label == "Hide later words from The").click().run()
+    at = press(open_page(start="simple", stage="2 Score"), "Hide later words from The")
     assert at.button_group(key="one:query").value == "The"
     assert_says(at, "The query is The.")
+
+
+def test_root_d_is_asked_at_its_step_and_answered_with_and_without():
+    assert "What √D does" not in live(open_page(start="simple"))
+    at = open_page(start="simple", stage="3 Scale", **{"root:predict": "Show me"})
+    large = next(one for one in study.measure_scaling() if one.dims == draw.LARGE)
+    without, with_root = map(number, large.largest)
+    assert_says(
+        at,
+        "What √D does",
+        f"the largest of {study.KEYS} weights is {without}; divided by √{draw.LARGE}, {with_root}.",
+    )
 
 
 def test_temperature_is_a_dial_at_step_five_alone():
