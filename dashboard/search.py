@@ -131,6 +131,13 @@ SINGLE: tuple[Hit, ...] = (
         {"lessons:part": "Make a lesson"},
     ),
     (
+        "Temperature",
+        "Turn the temperature of softmax at step 5 of One query.",
+        "",
+        "one_query",
+        {"one:stage": 5},
+    ),
+    (
         "Temperature (Generate text)",
         "Sample a text, less or more at random.",
         "",
@@ -171,7 +178,7 @@ def collect() -> list[Hit]:
         *(
             (
                 term.name,
-                "term",
+                f"term, seen on {step_of(term.page).title}",
                 " ".join((*term.forms, term.text)),
                 "glossary",
                 {"glossary:find": term.name},

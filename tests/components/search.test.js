@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
+import { HITS } from "../../dashboard/draw/components/page_list/hits.js";
 import { search, stem, wordsOf } from "../../dashboard/draw/components/page_list/search.js";
 
 // What a new reader types: the title that is expected, among the first three or, by the number, first.
@@ -18,7 +19,7 @@ const TYPED = [
   ["train on my own data", "Train and watch", 1],
   ["compare two models", "Two texts, two models", 1],
   ["compare trained runs", "Compare runs", 1],
-  ["what is a query", "query", 1],
+  ["what is a query", "query", 2],
   ["what is attention", "attention"],
   ["window sliding", "Local window (sliding window)"],
   ["flash attention", "Fused (FlashAttention)", 1],
@@ -29,7 +30,7 @@ const TYPED = [
   ["beam search", "Decode"],
   ["positional encodings", "Positions", 1],
   ["order of the words", "Positions", 1],
-  ["causal masking", "causal mask", 1],
+  ["causal masking", "causal mask", 2],
   ["tranformer architecture", "The Transformer", 1],
   ["sentiment classification", "Use a model", 1],
   ["fine tuning lora", "Fine-tune", 1],
@@ -46,40 +47,41 @@ const TYPED = [
   ["temperature sampling", "Generate"],
   ["test myself", "Quiz", 1],
   ["softmx", "softmax"],
-  ["softmax", "softmax", 1],
+  ["softmax", "softmax", 2],
   ["grouped query attention", "Grouped-query (GQA)", 1],
   ["KV cache", "Cache and decoding", 1],
   ["induction head", "Head roles", 1],
-  ["what is a token", "token", 1],
+  ["what is a token", "token", 2],
   ["tokenizer", "token", 1],
-  ["RoPE", "RoPE", 1],
-  ["ALiBi", "ALiBi", 1],
+  ["RoPE", "RoPE", 2],
+  ["ALiBi", "ALiBi", 2],
   ["BERT", "BERT base", 1],
   ["attention is not explanation", "Attention is not explanation", 1],
   ["attention is all you need", "The Transformer"],
-  ["attention sink", "sink", 1],
+  ["attention sink", "sink", 2],
   ["multi-query", "Multi-query (MQA)", 1],
   ["sliding window", "Local window (sliding window)", 1],
   ["positional encoding", "Positions", 1],
-  ["temperature", "Temperature (Generate", 1],
+  ["temperature", "Temperature", 1],
+  ["temperature", "Temperature (Generate", 2],
   ["make my own mechanism", "Your own mechanism", 1],
   ["own score", "Your own mechanism", 1],
   ["formula", "Your own mechanism", 1],
-  ["GRU", "GRU", 1],
-  ["ablation", "ablation", 1],
+  ["GRU", "GRU", 2],
+  ["ablation", "ablation", 2],
   ["my own formula", "Your own mechanism", 1],
   ["train a small model", "Train and watch", 1],
   ["BERT heads", "BERT: its heads", 1],
   ["GPU", "Train and watch", 1],
   ["mamba", "State space dual (Mamba-2)", 1],
-  ["linear attention", "linear attention", 1],
-  ["cross attention", "cross-attention", 1],
-  ["multi-head attention", "multi-head attention", 1],
-  ["bleu", "BLEU", 1],
+  ["linear attention", "linear attention", 2],
+  ["cross attention", "cross-attention", 2],
+  ["multi-head attention", "multi-head attention", 2],
+  ["bleu", "BLEU", 2],
   ["transformer", "The Transformer", 1],
-  ["logit", "logit", 1],
+  ["logit", "logit", 2],
   ["residual", "residual connection", 1],
-  ["dot product", "dot product", 1],
+  ["dot product", "dot product", 2],
   ["rollout", "Why this answer", 1],
 ];
 
@@ -99,7 +101,7 @@ const ASKED = {
   "calculate attention by hand": ["One query, step by step"],
   "attention from scratch numpy": ["One query, step by step"],
   "dot product large softmax gradient": ["Why divide by √", "One query, step by step"],
-  "temperature in softmax": ["Normalizers", "temperature", "softmax"],
+  "temperature in softmax": ["Temperature", "Normalizers", "temperature", "softmax"],
   "how to visualize attention in bert": ["BERT: its heads", "Pretrained models"],
   "visualizing attention weights": ["Heads", "Pretrained models"],
   "how to generate attention maps": ["attention map", "Pretrained models"],
@@ -138,6 +140,11 @@ const ASKED = {
   "slides": ["Export (pictures, slides, Python)"],
   "export picture": ["Export (pictures, slides, Python)"],
   "copy python code": ["Export (pictures, slides, Python)"],
+  "train my own text": ["Your own text"],
+  "translate number words": ["Number words"],
+  "why divide by sqrt": ["Why divide by √"],
+  "compare two mechanisms": ["Side by side"],
+  "causal mask why": ["Masks"],
 };
 
 for (const [typed, titles] of Object.entries(ASKED)) {
@@ -146,6 +153,14 @@ for (const [typed, titles] of Object.entries(ASKED)) {
     assert.ok(first.some((one) => titles.some((title) => one.startsWith(title))), first.join(" | "));
   });
 }
+
+test("a page that shows a term comes before its definition", () => {
+  for (const [term, line] of HITS.filter((hit) => hit[1].startsWith("term, seen on "))) {
+    const hits = search(term);
+    const page = hits.findIndex((hit) => hit[3] !== "glossary"), defined = hits.findIndex((hit) => hit[1] === line && hit[0] === term);
+    assert.ok(page === 0 && defined > 0 && defined < 3, `${term}: ${hits.map((hit) => hit[0]).join(" | ")}`);
+  }
+});
 
 test("words are compared without endings, accents and signs", () => {
   assert.deepEqual(wordsOf("Why divide by √D?"), ["why", "divid", "by", "sqrt", "d"]);

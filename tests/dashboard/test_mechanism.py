@@ -445,7 +445,7 @@ def test_what_is_picked_opens_also_on_its_own_page():
         ("Nyström", "mechanisms:kernel", "nystrom"),
         ("Your own text", "train:task", "own_text"),
         ("Why divide by", "questions:question", "scaling"),
-        ("softmax · term", "glossary:find", "softmax"),
+        ("softmax · term, seen on Normalizers", "glossary:find", "softmax"),
         ("perplexity", "glossary:find", "perplexity"),
         ("One vector", "claims:choice", "bottleneck"),
         ("Llama 3.1", "cards:model", "llama3"),

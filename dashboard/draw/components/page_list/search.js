@@ -8,6 +8,7 @@ const ENDINGS = /(?<=.{3})(?:ing|ed|es|s|e)$/;
 const TITLE = 4, PAGE = 3, LINE = 2, TEXT = 1; // what a word counts by where it stands; PAGE: other words of a page
 const FEWEST = 0.4; // of the best hit's points: what has less is not shown
 const CLAIM = 0.8; // what a claim's points count
+const TERM = "term, seen on "; // before the title of its page
 
 /** A word without its usual ending. @param {string} word */
 export function stem(word) {
@@ -44,12 +45,17 @@ function fit(typed, word) {
 const ALL = HITS;
 const FIELDS = ALL.map(([title, line, words]) => {
   const joined = title.includes("-") ? title.replace(/(\p{L})-(?=\p{L})/gu, "$1") : ""; // multihead
-  return [[...wordsOf(title), ...wordsOf(joined)], wordsOf(line), wordsOf(words)];
+  return [[...wordsOf(title), ...wordsOf(joined)], line.startsWith(TERM) ? [] : wordsOf(line), wordsOf(words)];
 });
-/** The words of a name; beside others, "attention" and "the" say nothing: grouped-query attention. @param {string} text */
-function nameOf(text) {
-  const all = wordsOf(text), words = all.filter((word) => word !== "attention" && word !== "the");
+/** What says something of a name; beside others, "attention" and "the" say nothing: grouped-query attention. @param {string[]} all */
+function telling(all) {
+  const words = all.filter((word) => word !== "attention" && word !== "the");
   return words.length ? words : all;
+}
+
+/** The words of a name. @param {string} text */
+function nameOf(text) {
+  return telling(wordsOf(text));
 }
 
 // The names of each hit: its title, the title without what is in brackets, and that.
@@ -77,5 +83,9 @@ export function search(typed, most = 8) {
   const ranked = points.map((sum, at) => ({ hit: ALL[at], exact: isExact(at), points: sum * weight(at) }));
   const least = FEWEST * Math.max(...ranked.map((each) => each.points));
   ranked.sort((one, other) => Number(other.exact) - Number(one.exact) || other.points - one.points); // a tie keeps their order: pages, terms, choices
-  return ranked.slice(0, most).filter((each) => each.exact || (each.points > 0 && each.points >= least)).map((each) => each.hit);
+  const hits = ranked.filter((each) => each.exact || (each.points > 0 && each.points >= least)).map((each) => each.hit);
+  // The page that shows the term that is typed comes before its definition.
+  const same = hits.length && nameOf(hits[0][0]).join() === telling(words).join();
+  const page = same && hits[0][1].startsWith(TERM) && ALL.find((hit) => TERM + hit[0] === hits[0][1]);
+  return (page ? [page, ...hits.filter((hit) => hit !== page)] : hits).slice(0, most);
 }
