@@ -85,12 +85,12 @@ SENTENCES = (
 # The pages of the path in order, each with its sentence.
 PATH_STOPS = (
     ("why", "Which translator fails at long sentences?"),
-    ("one_query", "Follow one word, number by number."),
-    ("heads", "Several heads take from different words."),
-    ("positions", "Positions tell the order of words."),
+    ("one_query", "One word, number by number."),
+    ("heads", "Heads take from different words."),
+    ("positions", "Positions tell word order."),
     ("masks", "A mask hides later words."),
-    ("transformer", "Open a whole model, part by part."),
-    ("train", "Watch attention form while a model learns."),
+    ("transformer", "A whole model, part by part."),
+    ("train", "Watch attention form in training."),
 )
 
 
@@ -101,12 +101,12 @@ def moves(controls: Any, result: study.Lookup) -> tuple[lab.Move, ...]:
     other = tuple(one * 10 if larger else one / 10 for one in controls.query)
     return (
         lab.Move(
-            f"Ask for exactly key {draw.NAMES[-1]}",
+            f"Ask for key {draw.NAMES[-1]}",
             Controls.state(q1=controls.kC1, q2=controls.kC2),
             draw.equal_text(study.look_up(keys[-1], keys, values)),
         ),
         lab.Move(
-            f"Make the query ten times {'larger' if larger else 'smaller'}",
+            f"{'Ten times' if larger else 'A tenth of'} the query",
             Controls.state(q1=other[0], q2=other[1]),
             draw.scaled_text(result, study.look_up(other, keys, values), larger),
         ),
@@ -133,9 +133,6 @@ def dictionary(data: Mapping[str, Any], item: Mapping[str, Any]) -> None:
         query, keys, values = controls.query, controls.vectors, controls.values
         result = lab.cached(study.look_up, query, keys, values)
         st.html(draw.lookup_table(keys, values, result, lab.theme()))
-        lab.paragraph(
-            "A dictionary returns the value of the **equal** key; attention **all** values, each times its weight."
-        )
         st.markdown(draw.hard_text(query, values, result))
         st.markdown(draw.soft_text(values, result))
         lab.caption(draw.product_text(query, keys[-1], result))
@@ -171,10 +168,10 @@ def page() -> None:
         _introduction(item)
     dictionary(data, item)
     # The path; a tick at each page that was opened
-    st.subheader(f"The path: {len(PATH_STOPS)} pages")
     done = sum(name in visited for name, _ in PATH_STOPS)
-    st.caption(
-        f"{done} of {len(PATH_STOPS)} pages visited. A cookie keeps the count in this browser."
+    st.markdown(
+        f"## The path: {done} of {len(PATH_STOPS)} pages visited",
+        help="A cookie keeps the count in this browser.",
     )
     with st.grid(len(PATH_STOPS), min_column_width=160, gap="medium"):
         for number, (name, sentence) in enumerate(PATH_STOPS, 1):
@@ -187,8 +184,7 @@ def page() -> None:
                     icon=":material/check_circle:" if seen else step.icon,
                 )
                 lab.paragraph(f"{sentence} (visited)" if seen else sentence)
-    lab.details("The addresses of these pages, to copy", _links, key("links"))
-    _doors()
+    lab.details("Your own model, formula, class", _doors, key("doors"))
 
 
 def _example(data: dict[str, Any]) -> dict[str, Any]:
@@ -218,7 +214,6 @@ def _introduction(item: Mapping[str, Any]) -> None:
 
 
 def _doors() -> None:
-    st.subheader("Other doors")
     models, mechanisms, lessons = st.columns(3, gap="medium")
     with models:
         name = _box(
@@ -246,6 +241,8 @@ def _doors() -> None:
         lab.paragraph("Put your text and questions round a page. Seven lessons are ready.")
         step = lab.step_of("lessons")
         st.page_link(step.page(), label=f"Open {step.title}", icon=step.icon)
+        base = (st.context.url or "").split("?")[0].rstrip("/")
+        st.code("\n".join(f"{base}/{page}" for page, _ in PATH_STOPS), language=None)
 
 
 def _box(name: str, who: str, button: str, empty: str) -> str:
@@ -265,11 +262,3 @@ def _picked(weights: list[list[float]]) -> int:
     first = next((at for at in range(count - 1) if strongest[at] > strongest[at + 1]), 0)
     picked = Controls.word.linked(lab.one_of(range(count)), first)
     return picked if picked < count else first
-
-
-def _links() -> None:
-    base = (st.context.url or "").split("?")[0].rstrip("/")
-    st.code(
-        "\n".join(f"{base}/{page}" for page, _ in PATH_STOPS),
-        language=None,
-    )

@@ -191,9 +191,8 @@ def product_text(query: tuple[float, ...], key: tuple[float, ...], result: Looku
     """The product with the last key in numbers, and what becomes of it."""
     products = " + ".join(f"{typed(q)} · {typed(k)}" for q, k in zip(query, key, strict=True))
     return (
-        f"**q · k** multiplies number by number and adds: for key {NAMES[-1]}, {products} = "
-        f"{number(result.products[-1])}. **÷ √2**, for 2 numbers: without it, longer vectors have larger scores. "
-        "**Softmax** turns these scores into the weights, which together are 1."
+        f"**q · k** for key {NAMES[-1]}: {products} = {number(result.products[-1])}. **÷ √2**, for 2 numbers, keeps "
+        "scores of longer vectors small. **Softmax** makes them weights, together 1."
     )
 
 

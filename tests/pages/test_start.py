@@ -125,7 +125,7 @@ test_a_stop_of_the_tour_is_in_the_link = page_cases(
     ],
 )
 def test_a_door_leads_on_with_what_was_typed(door, typed, button, says, query):
-    app = open_page()
+    app = set_state(open_page(), "start:doors", True)
     app.text_input(key=f"start:door:{door}:text").set_value(typed)
     next(one for one in app.button if one.label == button).click().run()
     assert (
