@@ -16,7 +16,6 @@ NEXT = ("compare", "pretrained", "train")  # the pages that are offered after ei
 class Controls(lab.Fields, page="quiz"):
     seed = lab.LinkedValue(0)
     answers = lab.LinkedValue("")  # the picked option of each answered question, a digit each
-    at = lab.LinkedValue(0)  # the question that is shown; COUNT for the result
     without = lab.LinkedValue(COUNT)  # the question that is left out
 
 
@@ -47,8 +46,7 @@ def answer_questions() -> None:
         Controls.seed.value = 0 if Controls.answers.in_link else new_seed()
     seed = Controls.seed.linked(lab.between(0, MAX_SEED, int), Controls.seed.value, always=True)
     answers = Controls.answers.linked(given)
-    at = Controls.at.linked(lab.between(0, COUNT, int))
-    at = min(at, len(answers))  # one opens once those before it are answered
+    at = len(answers)  # the question that is open; COUNT for the result
     if not answers:
         Controls.without.value = left_out(lab.visited_pages())
     without = Controls.without.linked(lab.between(0, COUNT, int))
@@ -56,9 +54,10 @@ def answer_questions() -> None:
     # side by side on a wide screen
     with st.container(horizontal=True, gap="large"):
         with st.container(width=lab.room(WIDTH)):
-            if at < COUNT:
-                answer_question(drawn[at], seed, answers, at)
-            else:
+            # The question that was answered stays above the open one, so that a press is enough for each.
+            for index in range(max(0, at - 1), min(at + 1, COUNT)):
+                answer_question(drawn[index], seed, answers, index)
+            if at == COUNT:
                 result(drawn, answers)
         with st.container(width=lab.room(WIDTH)):
             if answers:
@@ -68,14 +67,8 @@ def answer_questions() -> None:
 
 
 def answer_question(question: Drawn, seed: int, answers: str, at: int) -> None:
-    with st.container(key=key("question")):
-        lab.paragraph(f"## {at + 1} of {COUNT}. {question.text}", width=720)
-    # After a press further down the next question begins where the reader looks
-    st.html(
-        "<style>.st-key-quiz-question { scroll-margin-top: 64px }</style>"
-        f"<script>/* {at} */document.querySelector('.st-key-quiz-question').scrollIntoView({{block: 'nearest'}})</script>",
-        unsafe_allow_javascript=True,
-    )
+    answered = at < len(answers)
+    lab.paragraph(f"## {at + 1} of {COUNT}. {question.text}", width=720)
     if question.maps is not None:
         weights, rows, columns = question.maps
         lab.multiples(
@@ -85,7 +78,6 @@ def answer_question(question: Drawn, seed: int, answers: str, at: int) -> None:
             key=key(f"maps:{at}"),
             reads=lab.READS["cross" if question.page == "train" else "self"],
         )
-    answered = at < len(answers)
     own = int(answers[at]) if answered else None
     in_a_row = 2 if max(map(len, question.options)) <= MAX_SHORT else 1  # a button does not wrap
     grid = st.grid(in_a_row, min_column_width=140, width=lab.room(720))
@@ -97,18 +89,16 @@ def answer_question(question: Drawn, seed: int, answers: str, at: int) -> None:
                 width="stretch",
                 disabled=answered,
                 on_click=begin,
-                args=(seed, f"{answers}{option}", at),
+                args=(seed, f"{answers}{option}"),
             )
     if answered:
         verdict = ":green[**Right.**]" if own == question.answer else ":orange[**Not right.**]"
-        lab.paragraph(f"{verdict} {question.why}")
-        st.button(
-            "Next question" if at + 1 < COUNT else "Your result",
-            key=key("next"),
-            icon=":material/arrow_forward:",
-            type="primary",
-            on_click=begin,
-            args=(seed, answers, at + 1),
+        with st.container(key=key("verdict")):
+            lab.paragraph(f"{verdict} {question.why}")
+        # between the options and the next question, as the one before has left the page
+        st.html(
+            f"<script>/* {at} */document.querySelector('.st-key-quiz-verdict').scrollIntoView({{block: 'center'}})</script>",
+            unsafe_allow_javascript=True,
         )
 
 
@@ -134,8 +124,8 @@ def marked(question: Drawn, option: int, own: int | None) -> str:
     return f":{colour}[**{sign} {text}**]"
 
 
-def begin(seed: int, answers: str, at: int) -> None:
-    Controls.seed.value, Controls.answers.value, Controls.at.value = seed, answers, at
+def begin(seed: int, answers: str) -> None:
+    Controls.seed.value, Controls.answers.value = seed, answers
 
 
 def wrong_answers(drawn: tuple[Drawn, ...], answers: str) -> list[Drawn]:
@@ -165,7 +155,7 @@ def result(drawn: tuple[Drawn, ...], answers: str) -> None:
         key=key("again"),
         icon=":material/shuffle:",
         on_click=begin,
-        args=(new_seed(), "", 0),
+        args=(new_seed(), ""),
     )
     lab.details("What each stop of the path showed", recap, lab.page_bars.RECAP.key)
     lab.page_bars.next_page("quiz")
