@@ -41,6 +41,13 @@ def explore() -> None:
     with st.container(horizontal=True):
         for page_key, label in selected.pages:
             step = lab.step_of(page_key)
-            st.page_link(step.page(), label=label, icon=step.icon, query_params={}, help=step.title)
+            is_first = page_key == selected.pages[0][0]
+            st.page_link(
+                step.page(),
+                label=label,
+                icon=step.icon,
+                query_params=dict(selected.query) if is_first else {},
+                help=step.title,
+            )
     if selected.study is not None:
         lab.details("Code", partial(lab.source_panel, selected.study), "questions:source")

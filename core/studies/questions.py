@@ -19,6 +19,7 @@ from core.attention import Attention, AttentionConfig, Choice, attend
 from core.attention.cost import attention_cost
 from core.models import ModelConfig, Shape, build_model
 from core.seeding import seeded_rng
+from core.studies.heads import measure_scaling
 
 # What learners ask, and the answer in words; the page adds the numbers.
 
@@ -105,20 +106,17 @@ def normal(*shape: int) -> torch.Tensor:
 
 
 def scaling() -> list[dict]:
-    """The standard deviation of q · k, and the largest softmax weight of 16 keys, with and without 1/√D."""
-    rows = []
-    for d in (4, 16, 64, 256):
-        q, k = normal(1, 1, 216, d).split((200, 16), dim=2)
-        plain, scaled = attend(q, k, k, scale=1.0), attend(q, k, k)
-        rows.append(
-            {
-                "D": d,
-                "std": plain.scores.std().item(),
-                "plain": plain.weights.amax(-1).mean().item(),
-                "scaled": scaled.weights.amax(-1).mean().item(),
-            }
-        )
-    return rows
+    """The standard deviation of q · k, and the largest softmax weight of 64 keys, with and without 1/√D, as on One query."""
+    return [
+        {
+            "D": point.dims,
+            "std": point.variance[0] ** 0.5,
+            "plain": point.largest[0],
+            "scaled": point.largest[1],
+        }
+        for point in measure_scaling()
+        if point.dims in (4, 64, 512)
+    ]
 
 
 D_MODEL = 512  # of the layers that are counted

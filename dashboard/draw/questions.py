@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from core.studies import questions
+from core.studies.heads import KEYS
 from dashboard.draw.formats import byte_size, number, operations, percent, whole
 
 Row = dict[str, Any]
@@ -33,12 +34,14 @@ class Answer:
     study: Callable[[], list[Row]] | None = None
     columns: Mapping[str, Callable[[Row], str]] = field(default_factory=dict)
     sentence: Callable[[list[Row]], str] = lambda rows: ""
+    # of the first page, where these numbers stand there too
+    query: Mapping[str, str] = field(default_factory=dict)
 
 
 ANSWERS = {
     "scaling": Answer(
         *questions.ANSWERS["scaling"],
-        (("one_query", "See variance grow with the size"), ("scores", "Compare all scores")),
+        (("one_query", "See the weights at three sizes"), ("scores", "Compare all scores")),
         questions.scaling,
         {
             "D": col("D"),
@@ -47,9 +50,10 @@ ANSWERS = {
             "largest weight, 1/√D": col("scaled", number),
         },
         lambda rows: (
-            f"At D = {rows[-1]['D']} the largest of 16 weights is {number(rows[-1]['plain'])} on average without "
+            f"At D = {rows[-1]['D']} the largest of {KEYS} weights is {number(rows[-1]['plain'])} on average without "
             f"the division and {number(rows[-1]['scaled'])} with it."
         ),
+        {"one:start": "simple", "one:stage": "3 Scale", "one:root:predict": "Show me"},
     ),
     "names": Answer(
         *questions.ANSWERS["names"],
@@ -84,8 +88,8 @@ ANSWERS = {
             "FLOPs at 1,024 tokens": col("FLOPs", operations),
         },
         lambda rows: (
-            f"With {rows[-1]['heads']} heads a query has {rows[-1]['heads']} sets of weights instead of 1, for the same "
-            f"{rows[-1]['parameters']:,} parameters and {operations(rows[-1]['FLOPs'])} FLOPs."
+            f"At d_model = {questions.D_MODEL}, with {rows[-1]['heads']} heads a query has {rows[-1]['heads']} sets of "
+            f"weights instead of 1, for the same {rows[-1]['parameters']:,} parameters and {operations(rows[-1]['FLOPs'])} FLOPs."
         ),
     ),
     "addition": Answer(
@@ -112,7 +116,8 @@ ANSWERS = {
             "share": col("share", percent),
         },
         lambda rows: (
-            f"Two thirds of a layer's parameters, {percent(rows[1]['share'])}, are in the feed-forward network."
+            f"Two thirds of a layer's parameters at d_model = {questions.D_MODEL}, {percent(rows[1]['share'])}, are in the "
+            "feed-forward network."
         ),
     ),
     "gradients": Answer(
@@ -187,19 +192,22 @@ ANSWERS = {
             "FLOPs": col("FLOPs", operations),
         },
         lambda rows: (
-            f"The fused kernel never stores the {rows[0]['numbers']:,} weights at once; one row is computed again for "
-            f"1/{rows[1]['numbers']:,} of the cost."
+            f"At {rows[1]['numbers']:,} tokens the fused kernel never stores the {rows[0]['numbers']:,} weights at once; one "
+            f"row is computed again for 1/{rows[1]['numbers']:,} of the cost."
         ),
     ),
     "cache": Answer(
         *questions.ANSWERS["cache"],
-        (("heads", "Share keys between heads"), ("generate", "Generate token by token")),
+        (("cache", "See what each token stores"), ("heads", "Share keys between heads")),
         questions.cache,
         {
             "keys and values": col("keys and values"),
             "a token": col("token", byte_size),
             "8,192 tokens": col("text", byte_size),
         },
-        lambda rows: "Queries are not stored: the query of an earlier token is never used again.",
+        lambda rows: (
+            "Of 32 layers with heads of size 128, in bf16. Queries are not stored: the query of an earlier token is never "
+            "used again."
+        ),
     ),
 }

@@ -14,9 +14,10 @@ from core.interpret.roles import ROLES, SENTENCES
 from core.models.cards import CARDS
 from core.pretrained import lab_models, load_lab_model
 from core.studies import mechanisms as study
+from dashboard.draw.questions import ANSWERS
 from dashboard.navigation import STEPS
 from pages import mechanisms as page
-from tests.pages.app import open_at
+from tests.pages.app import open_at, page_text
 from tests.pages.test_snapshots import SAVED, from_text
 
 COUNTED = re.compile(rf"({'|'.join(role.name for role in ROLES)}|No role) (\d+)\b(?! ±)")
@@ -127,3 +128,24 @@ def test_the_tour_of_pages_counts_what_there_is():
         (number,) = re.findall(rf"(\w+) {name}", " ".join(said.split()))
         assert (words.get(number) or int(number)) == count, name
     assert len(SENTENCES) == 30
+
+
+def answers_in_numbers() -> dict[str, Any]:
+    return {key: one for key, one in ANSWERS.items() if one.study}
+
+
+def test_an_answer_says_over_what_it_counts():
+    for key, one in answers_in_numbers().items():
+        said = " ".join((one.sentence(one.study()), *one.columns))
+        assert re.search(r"\bD =|d_model =|layers|tokens|of 6 rows|output", said), key
+
+
+def test_a_linked_page_shows_the_numbers_of_the_answer():
+    linked = {key: one for key, one in answers_in_numbers().items() if one.query}
+    assert "scaling" in linked
+    for one in linked.values():
+        app = open_at(one.pages[0][0], **one.query)
+        drawn = page_text(app) + "".join(chart.proto.spec for chart in app.get("vega_lite_chart"))
+        for said in re.findall(r"\b\d\.\d+\b", one.sentence(one.study())):
+            assert re.search(rf"\b{re.escape(said)}\b", drawn), said
+        assert not app.warning and not app.exception
