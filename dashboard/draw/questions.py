@@ -89,7 +89,8 @@ ANSWERS = {
         },
         lambda rows: (
             f"At d_model = {questions.D_MODEL}, with {rows[-1]['heads']} heads a query has {rows[-1]['heads']} sets of "
-            f"weights instead of 1, for the same {rows[-1]['parameters']:,} parameters and {operations(rows[-1]['FLOPs'])} FLOPs."
+            f"weights instead of 1, for the same {rows[-1]['parameters']:,} parameters and "
+            f"{operations(rows[-1]['FLOPs'])} FLOPs."
         ),
     ),
     "addition": Answer(
