@@ -368,7 +368,7 @@ INDUCTION_CLAIM = Claim(
     "the words of a line costs 2.8); or one layer comes to within 0.3 of the score of two, or to within 1 "
     "nat of their loss.",
     guess=Pick(
-        "The best head's weight on the word to repeat rises from almost nothing. For how much of the training "
+        "What the best head takes from the word to repeat rises from almost nothing. For how much of the training "
         "does the middle half of that rise last?",
         ("Less than a tenth", "A tenth to a quarter", "More than a quarter"),
         first_below(width, 0.1, 0.25),

@@ -485,7 +485,7 @@ SINKS = Claim(
         Part(
             "With softmax the first token takes most of a head's weight.",
             lambda seed: seed.one(SOFTMAX, WEIGHT),
-            "weight on the first token",
+            "share taken from the first token",
             low=0.5,
             unit="share",
             resolution=0.005,
@@ -502,7 +502,7 @@ SINKS = Claim(
             Part(
                 f"{name} takes the weight away.",
                 ratio((condition, WEIGHT), (SOFTMAX, WEIGHT)),
-                "weight on the first token, of that of softmax",
+                "share taken from the first token, of that of softmax",
                 high=0.5,
                 unit="times",
                 learned=LEARNED_TEXT,
@@ -517,7 +517,7 @@ SINKS = Claim(
         ),
     ),
     figures=(
-        Figure("Weight on the first token, of the head that takes most", WEIGHT, unit="share"),
+        Figure("Taken from the first token, by the head that takes most", WEIGHT, unit="share"),
         Figure("Loss added by hiding the first token, in nats", HIDDEN),
         Figure("Validation loss", LOSS, unit="positive"),
     ),

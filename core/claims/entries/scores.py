@@ -186,8 +186,16 @@ SCORES_CLAIM = Claim(
         ),
     ),
     figures=(
-        Figure("Loss after equal steps, by size", LOSS, x="d", unit="positive", log="x"),
-        Figure("Processor milliseconds a step, by size", TIME, x="d", unit="positive", log="x"),
+        Figure(
+            "Loss after equal steps, by size", LOSS, x="vector size d", unit="positive", log="x"
+        ),
+        Figure(
+            "Processor milliseconds a step, by size",
+            TIME,
+            x="vector size d",
+            unit="positive",
+            log="x",
+        ),
         Figure("Loss after equal seconds at d = 128", IN_TIME, unit="positive"),
     ),
     limits="A recurrent model that reverses ten letters: the cells, not the scores, take most of a step. Real "
@@ -334,8 +342,14 @@ SCALING = Claim(
         ),
     ),
     figures=(
-        Figure("Variance of the scores", VARIANCE, x="D", unit="positive", log="xy"),
-        Figure("Mean norm of the softmax's Jacobian", GRADIENT, x="D", unit="positive", log="x"),
+        Figure("Variance of the scores", VARIANCE, x="head size D", unit="positive", log="xy"),
+        Figure(
+            "Mean norm of the softmax's Jacobian",
+            GRADIENT,
+            x="head size D",
+            unit="positive",
+            log="x",
+        ),
         Figure("Accuracy on recall", ACCURACY, x="head size", unit="share"),
     ),
     limits="Queries and keys are random with variance 1, as at the start of training; a trained model may scale them "
@@ -419,7 +433,7 @@ DIFFERENCE = Claim(
     "it gives the answer less than 2 points of weight more; or it leaves more than half as much on the "
     "other pairs.",
     guess=Pick(
-        "Two models learn recall for as many steps. How much weight does differential attention leave on the "
+        "Two models learn recall for as many steps. How much does differential attention take from the "
         "other pairs, against softmax?",
         ("Less than half as much", "Half to as much", "More"),
         first_below(_noise, 0.5, 1),
@@ -467,7 +481,7 @@ DIFFERENCE = Claim(
         Part(
             "It attends less to the other pairs.",
             _noise,
-            "weight on them, of that of softmax",
+            "weight taken from them, of that of softmax",
             high=0.5,
             unit="times",
             learned=LEARNED,
@@ -475,8 +489,8 @@ DIFFERENCE = Claim(
     ),
     figures=(
         Figure("Accuracy on recall", RECALL_ACCURACY, unit="share"),
-        Figure("Weight on the answer, of the head that has most", ANSWER, unit="share"),
-        Figure("Weight of the same head on other pairs", NOISE, unit="share"),
+        Figure("Taken from the answer, by the head that takes most", ANSWER, unit="share"),
+        Figure("Taken from other pairs, by the same head", NOISE, unit="share"),
     ),
     limits="Eight pairs, which softmax solves to the last one, so that no gain can show, in a small model: the texts "
     "of Ye et al. have thousands of tokens, and most of the noise. A "
@@ -652,7 +666,7 @@ TOPK = Claim(
             learned=LEARNED_WITH_ALL_KEYS,
         ),
     ),
-    figures=(Figure("Bits a character with k keys", BITS, x="k", unit="positive", log="x"),),
+    figures=(Figure("Bits a character with k keys", BITS, x="keys kept, k", unit="positive", log="x"),),
     limits="One small model of characters with windows of 64; long texts, where a choice saves most, are not measured. "
     "In such text the nearest characters say most, so the latest keys are a strong choice; where an answer "
     "stands far back they cannot be. "

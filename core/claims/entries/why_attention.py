@@ -319,7 +319,7 @@ ADVANTAGES = Claim(
         Part(
             "A Transformer's weights show where the answer stands.",
             lambda seed: seed.one(FOUR, MASS),
-            "weight of the clearest head on the expected position",
+            "share that the clearest head takes from the expected position",
             low=0.5,
             unit="share",
             resolution=0.005,
@@ -328,7 +328,7 @@ ADVANTAGES = Claim(
         Part(
             "A recurrent network's weights do not.",
             lambda seed: seed.one(RECURRENT, MASS),
-            "weight on the expected position",
+            "share taken from the expected position",
             high=0.5,
             unit="share",
             resolution=0.005,
@@ -344,7 +344,7 @@ ADVANTAGES = Claim(
             log="xy",
         ),
         Figure("Accuracy on reversing ten letters", ACCURACY, unit="share"),
-        Figure("Weight on the expected position, of the clearest head", MASS, unit="share"),
+        Figure("Taken from the expected position, by the clearest head", MASS, unit="share"),
         Figure("Parameters", PARAMETERS, unit="positive"),
     ),
     limits="One core, where work in parallel gains only what a matrix product gains over many small ones; a GPU gains "
@@ -519,7 +519,7 @@ IRIS = Claim(
     figures=(
         Figure("Accuracy on held-out rows", HELD_OUT_ACCURACY, unit="share"),
         Figure("Epochs to an accuracy of 95 %", EPOCHS, unit="positive"),
-        Figure("Weight of head 1 on the two sepal features", SEPALS, unit="share"),
+        Figure("Taken by head 1 from the two sepal features", SEPALS, unit="share"),
     ),
     limits="150 flowers, 30 of them held out, another split for each seed: one flower is 3 points. What holds "
     "in ten seeds of ten may hold in seven of ten, so that head 1's taste can be refuted and not confirmed. The "
