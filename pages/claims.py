@@ -11,7 +11,7 @@ import streamlit as st
 
 import dashboard.page as lab
 from core.claims import run as claim_runs
-from core.claims.base import MIN_SEEDS, Claim, ClaimResult, Sketch, judge, rule_lines
+from core.claims.base import MIN_SEEDS, Claim, ClaimResult, Figure, Pick, Sketch, judge, rule_lines
 from core.claims.catalogue import CLAIMS, claim_of
 from core.claims.run import ClaimConfig, Group, find_group
 from core.entries import ConfigError, refuse_if
@@ -223,9 +223,6 @@ def _one(claim: Claim) -> None:
         key=key("index"),
     )
     st.markdown(f"## {lab.plain(claim.statement)}")
-    source = lab.plain(claim.source.text)
-    source = f"[{source}]({claim.source.url})" if claim.source.url else source
-    lab.paragraph(f"Claimed by {source}: *{lab.plain(claim.source.title)}*.")
     shipped, own = lab.computed(claim_runs.shipped, claim), own_run(claim, Controls.run.value)
     verdicts: dict[str, Any] = {
         "judged": lab.computed(judge, shipped) if shipped else None,
@@ -238,13 +235,30 @@ def _one(claim: Claim) -> None:
     guess = draw_guess(claim, next(iter(measured.values()), None))
     if guess is not None:
         _results(claim, measured, guess)
-        if shipped is not None:
-            lab.caption(draw.shipped_text(shipped))
         with st.container(horizontal=True, vertical_alignment="center"):
             if shipped is not None:
                 _download("Replicate: the lab's files", "lab", shipped)
             if own is not None and own.measured.seeds and not own.live:
                 _download("Replicate: your files", "own", as_shipped(own))
+    elif isinstance(claim.guess, Pick):
+        figure, hidden = claim.figures[0], dict([*measured.items()][:1])
+        _figure(figure, hidden, covered=True)
+        lab.caption(draw.covered_text(figure, *hidden.values()))
+    lab.details(
+        "Its source, its limits, and what would refute it",
+        partial(_source, claim),
+        key("source"),
+    )
+    _run(claim, shipped, own)
+    lab.details(
+        "What was tried before, sources and code", partial(_sources, claim, shipped), key("sources")
+    )
+
+
+def _source(claim: Claim) -> None:
+    source = lab.plain(claim.source.text)
+    source = f"[{source}]({claim.source.url})" if claim.source.url else source
+    lab.paragraph(f"Claimed by {source}: *{lab.plain(claim.source.title)}*.")
     st.markdown("### What would have refuted it")
     lab.paragraph(lab.plain(" ".join([claim.refutation, *rule_lines(claim)])))
     st.markdown("### What the paper measured")
@@ -266,9 +280,23 @@ def _one(claim: Claim) -> None:
         lab.caption(lab.plain(claim.no_published))
     st.markdown("### What this does not show")
     lab.paragraph(lab.plain(claim.limits))
-    _run(claim, shipped, own)
-    lab.details(
-        "What was tried before, sources and code", partial(_sources, claim, shipped), key("sources")
+
+
+def _figure(
+    figure: Figure,
+    sources: Mapping[str, ClaimResult],
+    guess: draw.Guess | None = None,
+    covered: bool = False,
+) -> None:
+    lab.draw_chart(
+        st,
+        draw.results_figure(figure, sources, lab.theme(), guess, covered=covered),
+        key=key(f"figure:{figure.measure}"),
+        alt=f"{figure.title} of each condition, over seeds",
+        heading=figure.title,
+        legend=lab.legend(
+            draw.curves_of(figure, sources, lab.theme(), guess), lab.Ink.of(lab.theme()), least=1
+        ),
     )
 
 
@@ -283,25 +311,17 @@ def _results(
     named = {WHOSE[name][0]: each for name, each in sources.items()}
     for name, each in sources.items():
         lab.fact(draw.verdict_text(WHOSE[name][1], each))
+    for figure in claim.figures:
+        _figure(figure, named, guess.get(figure.measure))
     lab.caption(
         "Each colour is one condition, over several random starts (seeds); its band or bar shows how sure their "
         "mean is."
     )
-    for figure in claim.figures:
-        drawn = guess.get(figure.measure)
-        lab.draw_chart(
-            st,
-            draw.results_figure(figure, named, lab.theme(), drawn),
-            key=key(f"figure:{figure.measure}"),
-            alt=f"{figure.title} of each condition, over seeds",
-            heading=figure.title,
-            legend=lab.legend(
-                draw.curves_of(figure, named, lab.theme(), drawn), lab.Ink.of(lab.theme()), least=1
-            ),
-        )
     with lab.settings_panel("Its parts: what each test asks, and what came out"):
         if claim.scope:
             lab.paragraph(lab.plain(f"Measured {claim.scope}."))
+        if shipped := claim_runs.shipped(claim):
+            lab.caption(draw.shipped_text(shipped))
         for each in sources.values():
             st.html(draw.parts_html(each.verdict, lab.theme()))
         lab.caption(

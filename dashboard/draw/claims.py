@@ -4,8 +4,10 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from html import escape
+from string import ascii_uppercase
 
 import numpy as np
 
@@ -24,8 +26,8 @@ from core.claims.run import ClaimConfig, Shipped
 from core.training.seed_stats import SeedStats
 from dashboard.draw.components import Cell, Script
 from dashboard.draw.curves import Curve, bounds, line_chart, seed_marks
-from dashboard.draw.figures import DASHES, PERCENTAGES, PICK, Ink, Spec, Theme
-from dashboard.draw.formats import about_duration, duration, number, percent, written
+from dashboard.draw.figures import DASHES, PERCENTAGES, PICK, PLAIN, Ink, Spec, Theme
+from dashboard.draw.formats import about_duration, duration, number, percent, plain, written
 from dashboard.draw.pictures import svg_source
 
 # Of each state its sign, the outcome in whose colour it is, how several claims are in it, and what it means.
@@ -107,6 +109,7 @@ def bounds_text(part: Part) -> str:
     return f"{low} to {high}" if low and high else f"at least {low}" if low else f"at most {high}"
 
 
+COVERED_HEIGHT = 190  # pixels
 Guess = Mapping[float, float]  # x -> the reader's y
 GUESS = "your guess"
 
@@ -156,17 +159,24 @@ def results_figure(
     guess: Guess | None = None,
     *,
     named: bool = False,
+    covered: bool = False,
 ) -> Spec:
     """One figure of a claim from each source of results, with the guess over it.
 
     `named`: it stands alone, with its title and the names at the ends of its curves; on the page a legend has them.
+    `covered`: before the reader's guess, curves stop halfway, and rows have letters in the order of their means, and no
+    numbers.
     """
     if figure.x:
+        curves = curves_of(figure, sources, theme, guess)
+        values = [y for curve in curves for _, y in curve.defined_points()]
+        values += [end for curve in curves for pair in curve.band for end in pair]
         spec = line_chart(
             figure.title,
             figure.x,
-            curves_of(figure, sources, theme, guess),
+            [_first_half(curve) for curve in curves] if covered else curves,
             Ink.of(theme),
+            domain=bounds(values, "y" in figure.log, MIN_SHOWN),
             log="y" in figure.log,
             log_x="x" in figure.log,
             named=named,
@@ -174,23 +184,30 @@ def results_figure(
             share=figure.unit == "share",
             floor=MIN_SHOWN,
         )
+        spec |= {"height": COVERED_HEIGHT} if covered else {}  # the question stands over it
     else:
         # A row a condition: every seed a mark, over the 95 % interval of their mean
-        rows = [(curve, stats) for curve, (stats,) in series_of(figure, sources, theme)]
+        rows = [
+            (curve.name, curve.colour, *stats) for curve, stats in series_of(figure, sources, theme)
+        ]
+        if covered:
+            rows.sort(key=lambda row: row[2].mean)
+            rows = [(name, *row[1:]) for name, row in zip(ascii_uppercase, rows, strict=False)]
         log = bool(figure.log)  # of either axis: the measure is across
         # an interval may end below 0
-        least = min((stats.low for _, stats in rows), default=0.0) / 2 if log else -math.inf
+        least = min((stats.low for *_, stats in rows), default=0.0) / 2 if log else -math.inf
         spec = seed_marks(
             figure.title,
-            [(curve.name, stats, curve.colour, "circle") for curve, stats in rows],
+            [(name, stats, colour, "circle") for name, colour, stats in rows],
             {
                 "field": "x",
                 "type": "quantitative",
                 "title": None,
                 "scale": {"zero": False, **({"type": "log"} if log else {})},
                 "axis": {
+                    "labels": not covered,
                     "tickCount": 5,
-                    "format": ",~g",
+                    "format": PLAIN,
                     **({"labelExpr": PERCENTAGES} if figure.unit == "share" else {}),
                 },
             },
@@ -198,9 +215,25 @@ def results_figure(
             ends=(least, math.inf),
             height=34,
             labels=260,
-            write=partial(write, unit=figure.unit),
+            write=(lambda _: "?") if covered else partial(write, unit=figure.unit),
         )
     return spec if named else {name: value for name, value in spec.items() if name != "title"}
+
+
+def _first_half(curve: Curve) -> Curve:
+    half = max(1, len(curve.points) // 2)
+    points = [*curve.points[:half], *((x, None) for x, _ in curve.points[half:])]
+    return replace(curve, points=points, band=curve.band[:half])
+
+
+def covered_text(figure: Figure, measured: ClaimResult) -> str:
+    """What a covered figure shows, and what it hides."""
+    if figure.x:
+        return "The lines stop halfway. Guess, and they go on."
+    names = ", ".join(plain(curve.name) for curve, _ in series_of(figure, {"": measured}, "light"))
+    return (
+        f"Each row is one of these, in mixed order: {names}. Guess, and they get names and numbers."
+    )
 
 
 OUTCOME_COLOURS: Mapping[Theme, Mapping[Outcome, str]] = {
@@ -259,17 +292,18 @@ DISC = (  # filled as far as the parts of a claim are confirmed
 
 
 def card(claim: Claim, measured: ClaimResult | None, theme: Theme, hidden: bool = False) -> str:
-    """What stands under a claim's name: what is claimed, and unless the verdicts are hidden sign, parts and picture."""
-    statement = f'<div style="font-size:14px;line-height:20px">{escape(claim.statement)}</div>'
-    if hidden or measured is None:
-        return statement + ("" if hidden else "<div>Not measured yet</div>")
+    """What stands under a claim's name: sign, parts and picture, or what is claimed where the verdicts are hidden."""
+    if hidden:
+        return f'<div style="font-size:14px;line-height:20px">{escape(claim.statement)}</div>'
+    if measured is None:
+        return "<div>Not measured yet</div>"
     state, effects = measured.verdict.state, measured.verdict.effects
     sign, outcome, *_ = STATES[state]  # the sign tells the verdict without the colour
     confirmed = sum(one.outcome == "holds" for one in effects)
     parts = f"{confirmed} of {len(effects)} parts confirmed" if len(effects) > 1 else state
     disc = DISC.format(confirmed / len(effects)) if state == "holds in part" else ""
     return (
-        f'{statement}<div title="{escape(state)}"><span role="img" aria-label="{escape(state)}" '
+        f'<div title="{escape(state)}"><span role="img" aria-label="{escape(state)}" '
         f'style="color:{OUTCOME_COLOURS[theme][outcome]};font-weight:600;{disc}">{"" if disc else sign}</span> '
         f'<span style="font-size:13px;color:{Ink.of(theme).quiet}">{escape(parts)}</span></div>'
         f"{thumbnail(claim.figures[0], measured, theme)}"
@@ -380,9 +414,14 @@ def verdict_text(whose: str, measured: ClaimResult) -> str:
         for outcome, forms in VERBS.items()
         if counts[outcome]
     ]
+    figure = measured.claim.figures[0]
+    curves = [curve for curve, _ in series_of(figure, {"": measured}, "light")][:2]
+    ends = [(*curve.defined_points()[-1], plain(curve.name)) for curve in curves]
+    at = f" ({figure.x} = {ends[0][0]:g})" if figure.x and ends else ""
+    values = ", ".join(f"**{write(y, figure.unit)}** ({name})" for _, y, name in ends)
     return (
         f"{whose}: the claim :primary[**{judged.state}**]. Of its {len(judged.effects)} parts "
-        f"{', '.join(parts)}, over {len(measured.seeds)} seeds."
+        f"{', '.join(parts)}, over {len(measured.seeds)} seeds. {plain(figure.title)}{plain(at)}: {values}."
     )
 
 

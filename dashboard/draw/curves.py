@@ -14,6 +14,7 @@ from dashboard.draw.figures import (
     CATEGORIES,
     DASHES,
     PERCENTAGES,
+    PLAIN,
     Ink,
     Spec,
     Theme,
@@ -113,12 +114,15 @@ def line_chart(
     points = [point for curve in curves for point in curve.defined_points()]
     ends = [end for curve in curves for pair in curve.band for end in pair]
     low, high = domain or bounds([*(y for _, y in points), *ends], log, floor)
-    xs = sorted({x for x, _ in points})
+    # also those of points without a value
+    xs = sorted({x for curve in curves for x, _ in curve.points})
     # ticks at each x, else at some numbers, whole ones where all x are
+    near_one = low >= 1e-4 and high <= 1e6
+    decades = {"format": PLAIN} if near_one else {"labelExpr": POWERS}
     whole = {"tickMinStep": 1, "format": "d"} if all(x == int(x) for x in xs) else {}
     ticks = {"tickCount": MAX_TICKS, **whole}
     if log_x or measured and len(xs) <= MAX_TICKS:
-        ticks = {"values": xs, "format": ",~g"}
+        ticks = {"values": xs, "format": PLAIN}
     x = {
         "field": "x",
         "type": "quantitative",
@@ -132,7 +136,8 @@ def line_chart(
         "title": None,
         "axis": {
             "tickCount": 4,
-            **({"labelExpr": POWERS} if log else {"labelExpr": PERCENTAGES} if share else {}),
+            **({"values": powers(low, high), **decades} if log else {}),
+            **({"labelExpr": PERCENTAGES} if share else {}),
         },
         "scale": {"domain": [low, high], "nice": False, **({"type": "log"} if log else {})},
     }
@@ -176,6 +181,12 @@ def line_chart(
         layers.append(layer("rule", [{"x": rule}], {"x": x}, color=ink.pick, strokeWidth=1.5))
     drawn = titled_figure(title, layers, HEIGHT, ink) | right_margin(4 if named else 12)
     return drawn | names([] if named else named_styles, titles)
+
+
+def powers(low: float, high: float) -> list[float]:
+    """The powers of ten from `low` to `high`: the ticks of a logarithmic axis."""
+    ends = math.ceil(math.log10(low)), math.floor(math.log10(high))
+    return [10.0**power for power in range(ends[0], ends[1] + 1)]
 
 
 def bounds(values: Sequence[float], log: bool, floor: float = FLOOR) -> tuple[float, float]:

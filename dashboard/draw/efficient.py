@@ -5,8 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from core.studies import efficient as study
+from dashboard.draw.curves import powers
 from dashboard.draw.figures import (
     CATEGORIES,
+    PLAIN,
     Ink,
     Spec,
     Theme,
@@ -69,9 +71,6 @@ def log_log(title: str, unit: str, lines: Lines, theme: Theme) -> Spec:
             "labelExpr": "datum.value < 1024 ? datum.label : datum.value / 1024 + 'k'",
         },
     }
-    powers = [
-        10.0**power for power in range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)
-    ]
     indices = [str(index) for index in range(len(SHAPES))]
     both = {
         "x": x,
@@ -79,7 +78,7 @@ def log_log(title: str, unit: str, lines: Lines, theme: Theme) -> Spec:
             "field": "y",
             "type": "quantitative",
             "title": None,
-            "axis": {"values": powers, "format": ",~g", "labelPadding": 8},
+            "axis": {"values": powers(low, high), "format": PLAIN, "labelPadding": 8},
             "scale": {"type": "log", "domain": [low, high], "nice": False},
         },
         "color": series_encoding(

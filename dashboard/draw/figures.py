@@ -238,6 +238,7 @@ def mark_html(index: int, theme: Theme) -> str:
 PICKED = "picked"  # the selection of a grid
 DRAWN_AT = "drawn"  # the field of the time at which a figure was drawn
 DASHES = ([1, 0], [4, 3], [2, 2], [6, 2, 1, 2])
+PLAIN = ",~r"  # numbers of an axis: 20, where ~g would write 2e+1
 PERCENTAGES = "format(100 * datum.value, '~g') + '\u00a0%'"  # labels of an axis of shares of 1
 TITLE_BELOW, TITLE_LEFT = 36, 44  # pixels from the plot to the title of an axis
 MIN_GAP = 0.075  # of the height, between two names at the ends of curves

@@ -31,12 +31,14 @@ from tests.pages.app import (
     html_text,
     open_at,
     page_text,
+    pictures_of,
     query_value,
 )
 from tests.pages.picture_programs import run_here
 
 CLAIM = claim_of("scaling")
 MADE_UP = results(world(0.02, 0.5), 0.01)
+WEIGHT_ON = re.compile("[Ww]eight (of .* )?on ")
 RIGHT = ("pills", "claims:scaling:predict", instance(CLAIM.guess, Pick).options[2])
 
 
@@ -108,7 +110,7 @@ def test_a_drawn_line_is_compared_with_the_measured_one(with_a_line):
     app = open_claims(
         claim=CLAIM.key, **{"scaling:sketch": "0.2_0.02_0.02_0.02_0.02_0.02_0.02_0.42"}
     )
-    assert_says(app, "abacus", "at D 512: you drew 0.42, measured 0.020", "your guess")
+    assert_says(app, "abacus", "at head size D 512: you drew 0.42, measured 0.020", "your guess")
     assert re.search(r"on average 0\.05\d? from", page_text(app).replace("*", ""))
     again = [("button", "claims:scaling:sketch:again", None)]
     assert_case(app, Case(do=again, never=["abacus"], query={"scaling:sketch": None}))
@@ -172,7 +174,7 @@ def test_every_file_of_a_claim_opens(monkeypatch):
         if (row["condition"], row["measure"], row["x"]) == (UNSCALED, GRADIENT, "512")
     ] == result.results.values(UNSCALED, GRADIENT, 512.0)
     svg = ElementTree.fromstring(folder["figure-2-gradient-of-the-softmax.svg"])
-    assert {CLAIM.figures[1].title, UNSCALED, "D", "512"} <= {
+    assert {CLAIM.figures[1].title, UNSCALED, CLAIM.figures[1].x, "512"} <= {
         node.text for node in svg.iter("{http://www.w3.org/2000/svg}text")
     }
     (page,) = PdfReader(io.BytesIO(folder["figure-2-gradient-of-the-softmax.pdf"])).pages
@@ -187,6 +189,37 @@ def test_every_file_of_a_claim_opens(monkeypatch):
         ({"seeds": 3, "fast": True}, " --set seeds=3 --set fast=true"),
     ):
         assert claim_runs.command(claim, claim.settle(changed)) == run + options
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.key)
+def test_a_claim_draws_a_picture_before_its_answer(claim):
+    app = open_claims(claim=claim.key)
+    assert "measurement: the claim" not in page_text(app)
+    if isinstance(claim.guess, Sketch):
+        assert "Draw it first." in page_text(app)
+        return
+    spec, figure = (
+        pictures_of(app)[f"claims:figure:{claim.figures[0].measure}"].spec,
+        claim.figures[0],
+    )
+    shown = [row for layer in spec["layer"] for row in layer["data"]["values"]]
+    ends = {row["x"] for row in shown}
+    if figure.x:
+        assert max(ends) < spec["layer"][0]["encoding"]["x"]["scale"]["domain"][1]
+    else:
+        conditions = instance(claim_runs.shipped(claim), ClaimResult).conditions
+        assert not {row["name"] for row in shown} & {*conditions}
+        assert not spec["layer"][0]["encoding"]["x"]["axis"]["labels"]
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.key)
+def test_the_words_of_a_claim_say_takes_from(claim):
+    words = [claim.statement, claim.guess.question, *(part.name for part in claim.parts)]
+    assert not [
+        one
+        for one in (*words, *(figure.title for figure in claim.figures))
+        if WEIGHT_ON.search(one)
+    ]
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.key)

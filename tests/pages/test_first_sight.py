@@ -17,7 +17,10 @@ from streamlit.dataframe_util import convert_arrow_bytes_to_pandas_df
 from streamlit.testing.v1 import AppTest
 from streamlit.testing.v1.element_tree import Block
 
+from core.claims.catalogue import CLAIMS
+from core.claims.run import shipped
 from dashboard.draw import pictures as figure_files
+from dashboard.draw.claims import results_figure
 from dashboard.draw.figures import figure, layer, table_columns
 from dashboard.draw.formats import cell, number, percent
 from dashboard.draw.glossary import explain, find_terms
@@ -261,6 +264,47 @@ def test_every_picture_of_a_page_comes_back_from_every_file(page, monkeypatch):
         kinds.add(type(picture))
     # the first three draw before the title
     assert (kinds or page in WITHOUT) and gallery.PICTURES.get(page) in {None, *pictures}
+
+
+def axes(spec: Any) -> list[dict[str, Any]]:
+    """The quantitative encodings with an axis, of all layers."""
+    parts = [*spec.values()] if isinstance(spec, dict) else spec if isinstance(spec, list) else []
+    own = [spec] if isinstance(spec, dict) and spec.get("type") == "quantitative" else []
+    return [*own, *(axis for part in parts for axis in axes(part))]
+
+
+def exponents(spec: Any) -> list[str]:
+    """The axes that may write 2e+1: by a format with exponents, or a logarithmic scale without any format."""
+    faults = []
+    for one in axes(spec):
+        axis = one.get("axis") or {}
+        scale = one.get("scale") or {}
+        form = axis.get("format", "" if scale.get("type") == "log" and one.get("axis") else ",")
+        if "labelExpr" not in axis and (not form or form[-1] in "ge"):
+            faults.append(str(one.get("title") or one.get("field")))
+    return faults
+
+
+@pytest.mark.parametrize("page", [step.key for step in STEPS])
+def test_an_axis_writes_plain_numbers(page):
+    for picture in pictures_of(opened(page)).values():
+        if isinstance(picture, ChartPicture):
+            assert not exponents(picture.spec), picture.title
+
+
+def test_every_figure_of_a_claim_writes_plain_numbers():
+    for claim in CLAIMS:
+        if result := shipped(claim):
+            for figure_of in claim.figures:
+                spec = results_figure(figure_of, {"": result}, "light")
+                assert not exponents(spec), (claim.key, figure_of.title)
+                assert all(
+                    np.log10(value) % 1 == pytest.approx(0, abs=1e-9)
+                    for one in axes(spec)
+                    if "labelExpr" in (one.get("axis") or {})
+                    and (one.get("scale") or {}).get("type") == "log"
+                    for value in one["axis"]["values"]
+                ), "a power of ten is written at itself alone"
 
 
 # The Export dialog lists the pictures and the script of the page, also after the page has run again.
