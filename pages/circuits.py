@@ -73,15 +73,10 @@ class Picked(NamedTuple):
 def page() -> None:
     lab.title(
         "What a head can do",
-        "Where a head attends to a word, it makes some words likelier to come next: the table says which.",
+        "Where a head takes from a word, it makes some words likelier to come next, and others less.",
     )
     choice = lab.choose_model(("model", "qkv"), usual=USUAL, has_inputs=False)
     if choice is not None:
-        if choice.ref == USUAL:
-            lab.caption(
-                f"{USUAL.name} is the model to begin with: nothing but attention stands between a head "
-                "and the output."
-            )
         lab.fragment_unless_measuring(partial(explore, choice.ref))
 
 
@@ -127,7 +122,8 @@ def explore(ref: lab.ModelRef) -> None:
     lab.fact(draw.head_fact(circuits, head))
     if has_tokens and "QK" in values:
         results["seeks"] = of_token(controls, picked, "QK")
-    with lab.settings_panel("Its strongest directions"):
+    with lab.settings_panel("Which heads it reads, and its strongest directions"):
+        lab.paragraph(draw.reads_text(circuits, head))
         for column, name in zip(st.columns(2, gap="medium"), values, strict=False):
             with column:
                 lab.draw_chart(
@@ -282,10 +278,6 @@ def pickable(
 def of_token(controls: Controls, picked: Picked, circuit: str) -> study.Extremes | None:
     """What a circuit of the head makes of the token; None where its stream has none."""
     head, word, moves = picked.head, picked.word, circuit == "OV"
-    word_shown = lab.plain(word)
-    st.markdown(
-        f"## {f'What attending to “{word_shown}” does' if moves else f'Which keys match “{word_shown}”'}"
-    )
     shown = lab.study_of(study.extremes, controls.ref, head, circuit, picked.token, given=WEIGHTS)
     one = controls.circuits.heads[head[0]]
     if shown is None:
@@ -294,24 +286,25 @@ def of_token(controls: Controls, picked: Picked, circuit: str) -> study.Extremes
             f"The {stream} has no embedding of “{lab.plain(word)}”. Type a word that it reads."
         )
         return None
+    left, right = st.columns([0.56, 0.44], gap="medium")
     if moves:
         fact = draw.moves_fact(shown, controls.circuits.name(head), word)
-        columns = ("raises", "logit by", "lowers", "logit by")
-        meaning = f"Tokens that attending to {word} raises and lowers"
+        heading, unit = (
+            f"How the score of each next word changes after “{word}”",
+            "change of the logit",
+        )
     else:
         fact = draw.seeks_fact(shown, word)
-        columns = ("matches most", "score", "matches least", "score")
-        meaning = f"Keys that the query of {word} matches most and least"
-    left, right = st.columns([0.56, 0.44], gap="medium")
+        heading, unit = f"How well each key matches the query “{word}”", "score"
     with right:
         lab.fact(fact)
-    with left:
-        rows = [
-            [up, lab.signed(high), down, lab.signed(low)]
-            for (up, high), (down, low) in zip(shown.most, shown.least, strict=True)
-        ]
-        both = lab.TablePicture(meaning, ("token", columns[1]), (*shown.most, *shown.least[::-1]))
-        lab.table(columns, rows, markers=False, left=(0, 2), caption=meaning, exported=both)
+    lab.draw_chart(
+        left,
+        draw.extremes_chart(shown, unit, lab.theme()),
+        key=f"circuits:{'moves' if moves else 'seeks'}",
+        alt=f"{heading}: the largest and the smallest of {shown.count} tokens",
+        heading=lab.plain(heading),
+    )
     return shown
 
 

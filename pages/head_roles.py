@@ -242,6 +242,7 @@ def take_head(view: lab.ViewState, head: Head, field: str, name: Callable[[Head]
 @lab.fragment
 @lab.input_errors()
 def draw_roles(choice: lab.ModelChoice) -> None:
+    left, right = st.columns([1.1, 1], gap="medium")  # above the controls: a phone shows it first
     kind, (role_column, more_column) = kind_and_columns(choice, 2)
     more = more_column.popover("More", help="The head, your own sentences, and where it is shown")
     sentences: tuple[str, ...] = ()
@@ -255,7 +256,6 @@ def draw_roles(choice: lab.ModelChoice) -> None:
         inputs = lab.inputs_of(choice.ref, choice.inputs, kind, sentences)
         scores = lab.role_scores_of(choice.ref, choice.inputs, kind, sentences)
     role, head = picked_role(choice.ref, scores, role_column, more)
-    left, right = st.columns(2, gap="medium")
     head_chart(
         left,
         "The role of every head",
@@ -264,15 +264,9 @@ def draw_roles(choice: lab.ModelChoice) -> None:
         "head",
         "Layers by heads, each in its role's colour",
     )
-    head_chart(
-        right,
-        f"{roles.ROLES[role].name}: share of {'its keys' if roles.ROLES[role].targets is None else 'its weight'}",
-        draw.role_chart(scores, role, head, lab.theme()),
-        "head_roles:scores",
-        "head",
-        f"Layers by heads, each with its score as {roles.ROLES[role].name.lower()}",
-    )
-    lab.fact(draw.role_fact(scores, head, role, inputs))
+    with right:
+        lab.fact(draw.role_fact(scores, head, role, inputs))
+        lab.role_line(scores.head_roles, len(scores.heads), inputs.name, "dot")
     shown, example = one_head(choice, inputs, scores, role, head, more)
     results: dict[str, Any] = {} if example is None else {"example": example}
     query = None if example is None else example.query
@@ -287,7 +281,15 @@ def draw_roles(choice: lab.ModelChoice) -> None:
         },
         also=[draw.roles_cell(scores, role)],
     )
-    with lab.settings_panel("How a head gets its role: the test in numbers"):
+    with lab.settings_panel("How a head gets its role: every head's score, and the test"):
+        head_chart(
+            st.container(),
+            f"{roles.ROLES[role].name}: share of {'its keys' if roles.ROLES[role].targets is None else 'its weight'}",
+            draw.role_chart(scores, role, head, lab.theme()),
+            "head_roles:scores",
+            "head",
+            f"Layers by heads, each with its score as {roles.ROLES[role].name.lower()}",
+        )
         for part in draw.role_equation(scores, head, role):
             st.latex(part, width="content")
         left_out = len(set(sentences) - {each.text for each in inputs.givens})

@@ -14,9 +14,21 @@ from core.interpret.circuits import (
     InductionCircuit,
 )
 from core.interpret.trace import Head
-from dashboard.draw.figures import PICKED, Ink, Spec, Theme, axis_style, figure, layer, quoted
+from dashboard.draw.figures import (
+    PICKED,
+    Ink,
+    Spec,
+    Theme,
+    axis_style,
+    colour_scale,
+    figure,
+    layer,
+    quoted,
+    table_columns,
+    text_tip,
+)
 from dashboard.draw.formats import latex, number, percent, plain, share_text, signed
-from dashboard.draw.grids import effect_grid
+from dashboard.draw.grids import bar_figure, effect_grid
 
 PARTS: dict[CompositionKind, str] = {"Q": "queries", "K": "keys", "V": "values"}
 PAIRS = ("composition", "from head", "to head", "above random")
@@ -121,6 +133,27 @@ def graph(circuits: Circuits, edges: Sequence[Edge], picked: Head, theme: Theme)
     ) | {"params": [{"name": PICKED, "views": ["cells"], "select": PICK}]}
 
 
+def extremes_chart(shown: Extremes, unit: str, theme: Theme) -> Spec:
+    """A bar a token: those that a circuit raises most, from the largest, then those that it lowers most."""
+    low, high = (colour_scale(theme, signed=True)[at] for at in (2, -3))
+    rows = [
+        {"token": token, "value": value, "end": max(value, 0.0), "text": signed(value)}
+        for token, value in (*shown.most, *shown.least[::-1])
+    ]
+    values = [0.0, *(float(row["value"]) for row in rows)]
+    return bar_figure(
+        rows,
+        "token",
+        list(dict.fromkeys(str(row["token"]) for row in rows)),
+        "value",
+        Ink.of(theme),
+        domain=[min(values), 1.2 * max(values)],
+        height=20 * len(rows),
+        colour={"condition": {"test": "datum.value < 0", "value": low}, "value": high},
+        tips=[text_tip("text", unit)],
+    ) | table_columns({"token": "token", "value": unit})
+
+
 def singular_bars(values: np.ndarray, theme: Theme) -> Spec:
     style = axis_style(Ink.of(theme))
     return figure(
@@ -202,20 +235,31 @@ def twice(circuits: Circuits, circuit: InductionCircuit) -> str:
 
 
 def head_fact(circuits: Circuits, head: Head) -> str:
+    """Whether a head copies, or of one without tokens how many dimensions it uses."""
     row, index = head
-    measures, size = circuits.measures[row], circuits.heads[row].w_v.shape[-1]
+    copying = circuits.measures[row].copying
     text = f"Head :primary[**{plain(circuits.name(head))}**]"
-    if measures.copying is not None:
-        score = float(measures.copying[index])
-        does = (
-            "copies: over all tokens, attending to one raises that one"
-            if score > 0.5
-            else "does the opposite of copying: over all tokens, attending to one lowers that one"
-            if score < -0.5
-            else "neither copies nor removes what it attends to"
-        )
-        text += f" {does}, with a copying score of **{number(score)}**. Its OV circuit"
-    text += f" has an effective rank of {number(float(measures.ranks[index]))} of {size}."
+    if copying is None:
+        return f"{text} uses {rank_text(circuits, head)} dimensions."
+    score = float(copying[index])
+    does = (
+        "copies: over all tokens, attending to one raises that one"
+        if score > 0.5
+        else "does the opposite of copying: over all tokens, attending to one lowers that one"
+        if score < -0.5
+        else "neither copies nor removes what it attends to"
+    )
+    return f"{text} {does}, with a copying score of **{number(score)}**."
+
+
+def rank_text(circuits: Circuits, head: Head) -> str:
+    row, index = head
+    size = circuits.heads[row].w_v.shape[-1]
+    return f"{number(float(circuits.measures[row].ranks[index]))} of {size}"
+
+
+def reads_text(circuits: Circuits, head: Head) -> str:
+    """The effective rank of a head, and from which earlier heads it takes its queries, keys and values."""
     best = circuits.best_into(head)
     parts = [
         f"its {PARTS[kind]} from **{plain(circuits.name(edge.source))}** "
@@ -228,7 +272,7 @@ def head_fact(circuits: Circuits, head: Head) -> str:
         takes = "It composes with no earlier head more than random matrices do."
     if parts:
         takes = f"It takes {' and '.join(parts)}; random matrices would have {number(circuits.random_level)}."
-    return f"{text} {takes}"
+    return f"Its OV circuit has an effective rank of {rank_text(circuits, head)}. {takes}"
 
 
 def drawn_lines(circuits: Circuits, kind: CompositionKind, at_most: int) -> str:
@@ -376,10 +420,7 @@ def moves_fact(shown: Extremes, name: str, word: str) -> str:
             f"**{plain(first)}** most, and **{plain(word)}** itself more than "
             f"{shown.count - shown.rank:,} of {shown.count:,} tokens"
         )
-    return (
-        f"Where {plain(name)} attends to :primary[**{plain(word)}**], it raises the "
-        f"logit of {place}."
-    )
+    return f"Where {plain(name)} takes from :primary[**{plain(word)}**], it raises the score (logit) of {place}."
 
 
 def seeks_fact(shown: Extremes, word: str) -> str:

@@ -428,6 +428,7 @@ CELL = (9, 34)
 HEAD_COLUMNS = {"layer": "layer", "head": "head"}
 LETTERS = 26  # px from which a cell has room for its mark or number
 GAP = 0.06
+LEAST = 0.001  # smaller shares are written as less than it
 END = 1.14  # of the bars' scale: right of every bar its number has room
 SENTENCE_STYLE = """<style>
 .syntax-lines{display:grid;gap:10px;font-size:15px;line-height:30px}
@@ -480,7 +481,7 @@ def share_grid(
         else {
             "share": share,
             "fill": shade(share, theme),
-            "mark": "<.001" if 0 < share < 0.001 else cell(number(share)),
+            "mark": "<.001" if 0 < share < LEAST else cell(number(share)),
             "faint": bool(faint[head]),
             "says": words,
         }
@@ -496,14 +497,14 @@ def head_bars(scores: RoleScores, head: Head, theme: Theme) -> Spec:
     rows = [
         {
             "role": role.name,
-            "score": float(scores.score[index][head]),
+            "score": (score := float(scores.score[index][head])),
             "chance": (chance := float(scores.chance[index][head])),
             "low": max(0.0, chance - 3 * (std := float(scores.std[index][head]))),
             "high": chance + 3 * std,
             "std": std,
             "fill": CATEGORIES[theme][index],
             "faint": not scores.counts[index][head],
-            "text": number(scores.score[index][head]),
+            "text": f"<{LEAST}" if 0 < score < LEAST else number(score),
             "by": number(chance),
         }
         for index, role in enumerate(ROLES)

@@ -266,6 +266,11 @@ def test_every_picture_of_a_page_comes_back_from_every_file(page, monkeypatch):
     assert (kinds or page in WITHOUT) and gallery.PICTURES.get(page) in {None, *pictures}
 
 
+@pytest.mark.parametrize("page", [step.key for step in STEPS if step.key not in WITHOUT])
+def test_a_page_opens_with_a_picture_not_a_table(page):
+    assert next(iter(pictures_of(opened(page)).values())).drawn
+
+
 def axes(spec: Any) -> list[dict[str, Any]]:
     """The quantitative encodings with an axis, of all layers."""
     parts = [*spec.values()] if isinstance(spec, dict) else spec if isinstance(spec, list) else []
