@@ -296,7 +296,7 @@ def _store_head(measurement: study.Measurement, ref: lab.ModelRef) -> None:
 def page() -> None:
     lab.title(
         "Heads over a corpus",
-        "Each dot is a head, placed by two measures of how it attends to hundreds of texts.",
+        "Each dot is a head, placed by how it reads hundreds of texts.",
     )
     lab.fragment_unless_measuring(_view)
     papers = [
@@ -532,8 +532,7 @@ def _scatter(controls: Controls, x: study.Axis, y: study.Axis) -> None:
         *lab.split_data(lab.titles_as_marks(spec, lab.Ink.of(lab.theme()))),
         key=key("scatter"),
         alt="Every head as a point of two measures",
-        heading=f"Further right: {draw.about(x.measure.meaning, controls.noun)}. "
-        f"Further up: {draw.about(y.measure.meaning, controls.noun)}.",
+        heading="Every head",
         selection_mode="head",
         on_select=pick,
     )

@@ -158,7 +158,7 @@ def explore(chosen: lab.ModelChoice) -> None:
     )
     st.caption(
         "Each bar is the product of the two numbers above it: green where their signs agree, purple where they "
-        "differ. The line adds the bars up to q·k."
+        f"differ. The line adds the bars up to q·k. {draw.products_text(one)}"
     )
     if one.unrotated_q is not None:
         lab.fact(draw.rotation_fact(one, cell))

@@ -415,7 +415,10 @@ def _heads_apart(
     largest = max(float(row["change"]) for row in rows)
     with left:
         lab.fact(draw.fact_text(sides, comparison, head))
-        with st.container(horizontal=True):
+        with (
+            lab.settings_panel("The whole comparison in numbers"),
+            st.container(horizontal=True),
+        ):
             for name, value, meaning in draw.figures(comparison):
                 st.metric(name, value, help=meaning, width="content")
     with right:

@@ -105,7 +105,10 @@ def _view() -> None:
 def embed(choice: lab.ModelChoice, pretrained: Pretrained) -> None:
     left, right = st.columns([1.15, 1], gap="large")
     with left:
-        chart = st.container()
+        chart, words = (
+            st.container(),
+            st.container(),
+        )  # the sentence stands before a phone's second picture
         if pretrained.reads == "picture":
             names = lab.pictures_for(pretrained)[:8]
             pairs = ((name, ModelInputs(picture=model_inputs.picture(name))) for name in names)
@@ -114,7 +117,8 @@ def embed(choice: lab.ModelChoice, pretrained: Pretrained) -> None:
                 *(pair for pair in pairs if pair[1] != choice.inputs),
             ]
         else:
-            names = study.sentences(choice.inputs.text, Controls.draw("more", into=lab.HERE).more)
+            other = Controls.draw("more", into=st.popover("Other sentences")).more
+            names = study.sentences(choice.inputs.text, other)
             inputs = (choice.inputs, *map(ModelInputs, names[1:]))
             compared = list(zip(names, inputs, strict=False))  # there may be no sentence
     if len(compared) < 2:
@@ -153,7 +157,8 @@ def embed(choice: lab.ModelChoice, pretrained: Pretrained) -> None:
         draw={SIMILARITY: draw.similarity_code(names)},
         also=[draw.head_cell(answer, head)],
     )
-    lab.fact(draw.pair_fact(table, names, pair, answer, head))
+    with words:
+        lab.fact(draw.pair_fact(table, names, pair, answer, head))
     st.latex(draw.cosine_latex(float(table[pair])), width="content")
     lab.caption(draw.conditions(answer, head))
 

@@ -36,7 +36,7 @@ from dashboard.draw.figures import (
 )
 from dashboard.draw.formats import byte_size, lower_name, number, percent, plural, share_text
 
-HEIGHT, SMALL = 380, 150
+HEIGHT, SMALL = 350, 150
 EDGE = 12  # pixels right of a plot, for half of its last tick
 CHARTS_OTHER = "other"
 
@@ -47,7 +47,7 @@ def head_scatter(
     """A point a head at the means of two measures, in the colour of its role, with both 95 % intervals."""
     ink, rows = Ink.of(theme), scatter_rows(measurement, x, y, theme)
     at = {
-        name: value_encoding(name, f"{axis.measure.name}, {axis.measure.unit}", ink)
+        name: value_encoding(name, f"{axis.measure.meaning} ({axis.measure.unit})", ink)
         for name, axis in (("x", x), ("y", y))
     }
     one = [row for row in rows if row["name"] == measurement.scores.name(picked)]
@@ -170,7 +170,7 @@ def histogram(values: np.ndarray, measure: study.Measure, nouns: str, theme: The
     )
     x = {
         "type": "quantitative",
-        "title": f"{measure.unit}; ticks: tenths of {nouns}",
+        "title": f"{measure.unit}; a tenth of the {nouns} between two marks",
         "scale": {"zero": False, "nice": False},
         "axis": {**axis_style(ink), "grid": False, "tickCount": 5},
     }
@@ -362,16 +362,11 @@ def fact_text(
     texts = f"{count:,} texts"
     if count < read:
         texts = f"the {count:,} of {read:,} texts that can show it"
-    if role is None:
-        subject = f"its {lower_name(measure.name)}"
-    elif role.targets is None:
-        subject = "the share of its keys that it uses"
-    else:
-        subject = f"its weight on {role.attends_to}{',' * (',' in role.attends_to)}"
-    return (
-        f":primary[**{measurement.scores.name(head)}**]: {subject} is **{number(shown.mean)}**, "
-        f"the mean over {texts}."
-    )
+    name, mean = f":primary[**{measurement.scores.name(head)}**]", f"**{number(shown.mean)}**"
+    if role is not None and role.targets:
+        return f"{name} takes {mean} from {role.attends_to}, the mean over {texts}."
+    subject = "the share of its keys that it uses" if role else f"its {lower_name(measure.name)}"
+    return f"{name}: {subject} is {mean}, the mean over {texts}."
 
 
 def spread_text(measurement: study.Measurement, values: np.ndarray, head: Head) -> str:

@@ -35,20 +35,25 @@ TELLING = 3  # dimensions named in the fact
 
 
 def weight_fact(head: str, one: WeightBreakdown, query: str, key: str) -> str:
-    pair = (
-        f"In head **{head}**, the query :primary[**{plain(query)}**] and the key **{plain(key)}**"
-        f" have q·k = **{number(one.dot)}**"
-    )
+    """What a query takes from a key, and the score that gives it."""
+    taken = f"In head **{head}**, the query :primary[**{plain(query)}**] takes **{share_text(one.weight)}**"
     if not one.allowed:
-        return f"{pair}, but the cell is masked, so its weight is **0**."
-    extreme, sign = ("largest", 1) if one.dot >= 0 else ("most negative", -1)
-    share = sign * float(np.sort(sign * one.products)[::-1][:TELLING].sum())
+        return f"{taken} from **{plain(key)}**: q·k = **{number(one.dot)}**, but the cell is masked, so its weight is **0**."
     rank, visible = 1 + int((one.scores > one.score).sum()), int(np.isfinite(one.scores).sum())
     return (
-        f"{pair}: their signs agree in {int((one.products > 0).sum())} of {len(one.products)} dimensions, "
-        f"and the {TELLING} {extreme} products sum to {number(share)}. The scaled score, {number(one.score)}, is "
-        f"{'the largest' if rank == 1 else f'number {rank}'} of {visible} and gives the weight "
-        f"**{share_text(one.weight)}**; uniform attention would give {number(1 / visible)}."
+        f"{taken} from the key **{plain(key)}**; uniform attention would take {number(1 / visible)}. Their product "
+        f"q·k is **{number(one.dot)}**; scaled, {number(one.score)}, it is "
+        f"{'the largest' if rank == 1 else f'number {rank}'} of {visible} scores."
+    )
+
+
+def products_text(one: WeightBreakdown) -> str:
+    """Which products make up q·k."""
+    extreme, sign = ("largest", 1) if one.dot >= 0 else ("most negative", -1)
+    share = sign * float(np.sort(sign * one.products)[::-1][:TELLING].sum())
+    return (
+        f"The signs agree in {int((one.products > 0).sum())} of {len(one.products)} dimensions; the {TELLING} {extreme} "
+        f"products sum to {number(share)}."
     )
 
 
@@ -182,7 +187,7 @@ def conditions(
 NAME, STRIP, GAP, BARS = 18, 16, 6, 150
 # The last where a norm or a factor follows
 ROTATION_STEPS = ("before rotation", "rotated", "scaled")
-TALL, NAMES = 110, 62  # pixels: a row of bars, and the names of its keys
+TALL, NAMES = 80, 62  # pixels: a row of bars, and the names of its keys
 Strips = Mapping[str, np.ndarray]  # vectors by name, each drawn as one line of coloured cells
 
 

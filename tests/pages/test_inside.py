@@ -354,7 +354,7 @@ SAYS: list[tuple[str, str, dict[str, str], tuple[str, ...], tuple[str, ...]]] = 
                         "head_roles:tested": "L2·H11"}, ("L2·H11 takes", "L0·H2 has the highest score"), ()),
     ("head_roles", "", {"head_roles:view": "Standard tests", "head_roles:test": "Successor", "head_roles:order": "days"},
      ("No head of this model is a successor head.", "This model has no unembedding"), ()),
-    ("corpus", "induction", {"corpus:head": "L0·H2"}, ("L0·H2: its weight on the token before is",), ()),
+    ("corpus", "induction", {"corpus:head": "L0·H2"}, ("from the token before, the mean over",), ()),
     ("corpus", "induction", {"corpus:head": "L0·H2", "corpus:measure": "Distance", "corpus:view": "Typical"},
      ("L0·H2: its distance is", "decile"), ()),
     ("corpus", "induction", {"corpus:head": "L0·H2", "corpus:view": "Queries and keys"},
