@@ -51,7 +51,8 @@ function showChooser(board) {
     if (!phone) return;
     const pressed = String(at === board.open);
     const button = element(chooser, "button", "", { type: "button", "aria-pressed": pressed, "data-path": String(at) });
-    button.textContent = tile.name;
+    element(button, "span").textContent = tile.name;
+    element(button, "b", "value");
     button.onclick = () => {
       board.open = at;
       drawAll(board);
@@ -113,6 +114,10 @@ export function drawOver(board) {
     drawTileOver(board, tile, picked);
     showUnder(tile, picked);
   }
+  // what each map has in the cell that is read, also those that are not in sight
+  [...board.dom.chooser.children].forEach((button, at) => {
+    button.lastChild.textContent = board.tiles[at].dom.value.textContent;
+  });
   showStatus(board);
   showCellTip(board);
   if (board.hover) showRow(board, picked);

@@ -51,13 +51,13 @@ export function arrange(board) {
 /** @param {Board} board */
 const gutterOfBoard = ({ measure, theme, queries }) => gutterOf(measure, theme, queries);
 
-/** Whether one map is shown at a time: two or four stand two by two while every second name has room, three while every
- * name has. @param {Board} board */
+/** Whether one map is shown at a time: two stand side by side while every second name has room, more while every name
+ * has. @param {Board} board */
 export function isPhone(board) {
   const { width, tiles, alone, window } = board;
   const half = (width - 1 - gutterOfBoard(board) - BETWEEN) / 2 - 2 * EDGE;
   return tiles.length > 1 && !alone && width < Math.min(NARROW, 210 * tiles.length)
-    && (tiles.length > 4 || half < (tiles.length === 3 ? NAMES_FROM : CLOSE_NAMES_FROM) * (window.c1 - window.c0));
+    && (tiles.length > 4 || half < (tiles.length > 2 ? NAMES_FROM : CLOSE_NAMES_FROM) * (window.c1 - window.c0));
 }
 
 /** The box of one tile; `lead` is the gutter's width where the tile has one, 0 elsewhere. @param {Board} board @param {Tile} tile */
