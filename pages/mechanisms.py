@@ -53,7 +53,12 @@ def _choice(axis: str) -> lab.ChoiceField:
 
 class Controls(lab.Fields, page="mechanisms"):
     axis = lab.Segmented(
-        "Axis", NAMES, "position", help="An axis is one part of the formula, such as its mask."
+        "Axis",
+        NAMES,
+        "position",
+        hidden=True,
+        help="An axis is one part of the formula, such as its mask.",
+        also={"label_visibility": "collapsed"},
     )
     projection, score, position, mask, normalizer, kernel = map(_choice, AXES)
     pin = lab.CellField()
@@ -130,8 +135,8 @@ def explore(axis: str) -> None:
                 for param, value in values.items()
             },
         )
-    paper = f" [{item.paper} {item.year}]({item.url})." if item.url else ""
-    lab.paragraph(f"{item.meaning}{paper}")
+    does, _, more = item.meaning.partition(". ")
+    lab.paragraph(f"{does.removesuffix('.')}.")
     config = effect = None
     with lab.shown_errors(ValueError):
         config = example_config(axis, item.key, *SIZES, **choice.kwargs)
@@ -142,6 +147,8 @@ def explore(axis: str) -> None:
     if effect is not None:
         lab.caption(draw.conditions(effect))
     with lab.settings_panel("Equation and parameters"):
+        paper = f" [{item.paper} {item.year}]({item.url})." if item.url else ""
+        lab.paragraph(f"{more}{paper}")
         st.latex(item.latex, width="content")
         if item.latex.startswith("O("):
             lab.caption(SYMBOLS)
@@ -175,12 +182,14 @@ def maps(axis: str, item: Entry, effect: study.Effect) -> None:
         "link": "mechanisms:maps",
         "height": 216,  # both maps and their difference stand in one row
     }
+    answer = st.container()
     left, right = st.columns([5, 2], gap="small")
     with left:
         pin = lab.linked_maps(Controls.pin, "both", tiles, effect.names, **options)
     with right:
         lab.difference_map(tiles[1], tiles[0], effect.names, key="mechanisms:difference", **options)
-    lab.fact(draw.fact_text(item, effect, *(pin or (query, column))))
+    with answer:
+        lab.fact(draw.fact_text(item, effect, *(pin or (query, column))))
 
 
 def compatible_panel(axis: str, item: Entry) -> None:

@@ -25,9 +25,6 @@ def fact_text(item: Entry, effect: study.Effect, query: int, column: int) -> str
     total = float(after[query].sum())
     if abs(total - 1) >= MIN_NUMBER:
         text += f" The weights of this query sum to **{number(total)}**."
-    old, new = (float(analysis.entropy(np.clip(m, 0, None)[None]).mean()) for m in (before, after))
-    if (after >= 0).all() and abs(old - new) >= MIN_NUMBER:
-        text += f" The mean entropy of a query changes from {number(old)} to {number(new)} nats."
     return text
 
 
@@ -49,6 +46,10 @@ def conditions(effect: study.Effect) -> str:
         f"trained. Its parameters are random (seed {study.SEED}), and both maps share those that both have. So the "
         "numbers are computed, but which key a query prefers has no meaning."
     )
+    before, after = effect.baseline.weights, effect.result.weights
+    old, new = (float(analysis.entropy(np.clip(m, 0, None)[None]).mean()) for m in (before, after))
+    if (after >= 0).all() and abs(old - new) >= MIN_NUMBER:
+        text += f" The mean entropy of a query changes from {number(old)} to {number(new)} nats."
     if effect.result.implied:
         text += " This kernel computes no weights: the map shows the weights that would give the same output."
     return text
