@@ -158,23 +158,21 @@ def adopt(built: lab.Built) -> None:
 @lab.fragment
 @lab.shown_errors()
 def steps() -> None:
-    left, middle, right = st.columns([2, 2, 1], gap="medium", vertical_alignment="bottom")
+    left, right = st.columns(2, gap="medium", vertical_alignment="bottom")
     controls = Controls.draw("prompt", into=left)
     decoding = lab.shared(study.decode_steps, controls.prompt)
-    controls = controls.draw_more("step", into=middle)
-    controls = controls.draw_more("head", into=right, decoding=decoding)
-    step, head = controls.step, controls.head
-    st.html(draw.step_table(decoding, step, head, lab.theme()))
-    lab.fact(draw.step_fact(decoding, step))
+    controls = controls.draw_more("step", into=right)
+    lab.fact(draw.step_fact(decoding, controls.step))
+    picture = st.container()
     if decoding.unknown:
         lab.caption(
             f"Not in the vocabulary, read as unknown: {lab.plain(', '.join(decoding.unknown))}.",
         )
-    lab.details(
-        "What the strips show",
-        partial(lab.caption, draw.strips_note(decoding, step, head)),
-        "cache:strips",
-    )
+    with lab.settings_panel("Head, and what the strips show", "cache:strips"):
+        controls = controls.draw_more("head", into=lab.HERE, decoding=decoding)
+        lab.caption(draw.strips_note(decoding, controls.step, controls.head))
+    with picture:
+        st.html(draw.step_table(decoding, controls.step, controls.head, lab.theme()))
     lab.as_python("steps", decoding=decoding, also=[draw.steps_cell(decoding)])
     lab.predict("cache", question(lab.cached(study.changes, study.PROMPT)))
 

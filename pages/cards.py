@@ -10,7 +10,7 @@ from core.models import cards as study
 from core.models.cards import CARDS, ModelCard, card
 from dashboard.draw import cards as draw
 
-COMPARED = ("llama3", "deepseek_v32", "qwen3_next")
+COMPARED = (draw.REFERENCE, "deepseek_v32", "qwen3_next")
 ALONE = "none"
 MAX_CHARACTERS = 200_000  # of a pasted config
 MAX_BESIDE = 5  # models beside the chosen one: six curves in a figure
@@ -95,30 +95,20 @@ def models() -> None:
     costs = lab.computed(study.figures, one)
     sizes = lab.computed(study.curves, one, tuple(controls.compared))
     lab.as_python(costs=costs, sizes=sizes, draw={key("sizes"): CURVES} if sizes else {})
-    st.html(draw.legend(controls.model, lab.theme()))
     with st.container():  # the table below keeps its place
         if Controls.wrong.value:
             st.error(lab.plain(Controls.wrong.value))
-        st.markdown(f"## {lab.plain(one.name)}")
+        about = f"{lab.plain(one.different)} [Source]({one.url})"
         if one.key == READ:
-            lab.paragraph(
-                "Read from the config that you gave. Choose a model above to see its card again."
-            )
-        else:
-            lab.paragraph(
-                f"{lab.plain(one.different)} [Source]({one.url}) · {lab.plain(one.checkpoint)}"
-            )
+            about = "Read from the config that you gave. Choose a model above to see its card."
+        lab.paragraph(f"**{lab.plain(one.name)}.** {about}")
         other = None if controls.beside in (ALONE, one.key) else card(controls.beside)
         st.html(draw.strips(one, other, lab.theme()))
-        lab.table(
-            draw.FIGURES,
-            [draw.figures(one)],
-            caption=f"The figures of {one.name}",
-            left=0,
-            markers=False,
-        )
+        st.html(draw.legend(controls.model, lab.theme(), one, other))
         lab.fact(draw.fact_text(one))
-        lab.caption(draw.note(one))
+        if sizes:
+            cache_chart(sizes)
+        lab.details("Its sizes, and how they are calculated", partial(figures, one), key("note"))
         if other:
             st.markdown(f"### What differs from {other.name}")
             lab.table(
@@ -128,12 +118,13 @@ def models() -> None:
                 markers=False,
             )
     st.markdown("## All models")
+    st.html(draw.legend(controls.model, lab.theme()))
     st.html(draw.models_table(lab.theme()))
     lab.fact(draw.states_text())
     attentions(one)
-    st.markdown(f"## The cache of {lab.plain(one.name)} beside others")
-    if not sizes:
-        return
+
+
+def cache_chart(sizes: dict[str, list[tuple[int, int]]]) -> None:
     lab.draw_chart(
         st,
         lab.size_figure(sizes, list(sizes), study.LENGTHS, lab.theme(), powers=6),
@@ -141,12 +132,23 @@ def models() -> None:
         alt="Bytes of the cache by the length of the text, a line each model",
     )
     text = (
-        "Bytes of the cache of one sequence, numbers of 2 bytes; both axes are logarithmic. "
-        "Caches below 1 MB lie on the lowest line."
+        "What is stored of a text (the cache), by its length. A grid line up is ×10; below 1 MB is "
+        "drawn as 1 MB."
     )
     if any(points[-1][0] < study.LENGTHS[-1] for points in sizes.values()):
         text += " A curve ends where a model has no more positions."
     lab.caption(text)
+
+
+def figures(one: ModelCard) -> None:
+    lab.table(
+        draw.FIGURES,
+        [draw.figures(one)],
+        caption=f"The figures of {one.name}",
+        left=0,
+        markers=False,
+    )
+    lab.caption(draw.note(one))
 
 
 def attentions(one: ModelCard) -> None:

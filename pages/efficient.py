@@ -97,7 +97,7 @@ class Controls(lab.Fields, page="efficient"):
 def page() -> None:
     lab.title(
         "Cost and speed",
-        "Each line is one way (kernel) to compute attention; the steeper, the more a longer text costs.",
+        "What a longer text costs: each line is one way (kernel) to compute attention.",
     )
     lab.take_built("efficient", adopt, axes=("kernel",))
     lab.fragment_unless_measuring(benchmark)
@@ -123,11 +123,11 @@ def benchmark() -> None:
             lab.recorded(study.measure, (here.conditions,), here)
         kernels = [choice.key for choice in chosen.kernels if result.of(choice.key)]
         growths = [lab.computed(study.growth_of, result, kernel) for kernel in kernels]
-        lab.caption(draw.summary(result, growths))
         if sentence := draw.fact_text(growths):
             lab.fact(sentence)
         if growths:
             figures(growths)
+            lab.caption(draw.summary(result, growths))
         else:
             st.info("Pick a kernel to see its curves.", icon=":material/speed:")
         if not result.conditions.covers(chosen):
@@ -139,6 +139,10 @@ def benchmark() -> None:
             "efficient:MB": draw.CURVES.format("bytes"),
         }
         lab.as_python("benchmark", code, growths=growths)
+    lab.details("All numbers of each kernel", partial(table, result, growths), "efficient:table")
+
+
+def table(result: study.Result, growths: list[study.Growth]) -> None:
     lab.table(
         (
             "kernel",
@@ -240,7 +244,7 @@ def measure() -> None:
 def figures(growths: list[study.Growth]) -> None:
     # Name, unit, size of the unit, and how a number is written
     both = (
-        ("Time of a call", "ms", 1e-3, lab.duration),
+        ("Time", "ms", 1e-3, lab.duration),
         ("Peak memory", "MB", 1e6, lab.byte_size),
     )
     for column, (name, unit, size, write) in zip(st.columns(2, gap="medium"), both, strict=True):

@@ -16,10 +16,10 @@ SHORT, LONG = 8192, 131072  # tokens
 STYLE = """<style>
 .kv{--quiet:color-mix(in srgb,currentColor 62%,transparent);--hair:color-mix(in srgb,currentColor 14%,transparent);
   max-width:900px}
-.kv table{border-collapse:separate;border-spacing:4px 2px;width:100%;table-layout:fixed;font-size:13px;line-height:18px}
+.kv table{border-collapse:separate;border-spacing:4px 2px;width:100%;table-layout:fixed;font-size:13px;line-height:16px}
 .kv th{font-weight:400;text-align:left;white-space:nowrap;overflow:hidden;text-overflow:ellipsis}
 .kv thead th{color:var(--quiet)} .kv tr.new th{color:var(--pick);font-weight:600} .kv tr.later{opacity:.75}
-.kv td i{display:block;height:18px;box-sizing:border-box;border-radius:3px}
+.kv td i{display:block;height:16px;box-sizing:border-box;border-radius:3px}
 .kv i.new{outline:2px solid var(--pick);outline-offset:-1px}
 .kv i.not{border:1px dashed var(--hair);
   background:repeating-linear-gradient(45deg,var(--hair) 0 1px,transparent 1px 5px)}
@@ -174,9 +174,8 @@ def step_fact(decoding: study.Decoding, step: int) -> str:
             "values** and stores the keys and values. It reads nothing, as nothing is stored yet."
         )
     return (
-        f"At step {step} the layer computes **{counts.computed['q']} query, {counts.computed['k']} key and "
-        f"{counts.computed['v']} value**, for “{last}”, and "
-        f"reads {counts.read} stored keys and values; without a cache it would compute {counts.without} of each."
+        f"Step {step} computes q, k and v of **{plural(counts.computed['q'], 'token')}**, “{last}”, and reads "
+        f"{counts.read} stored k and v; without a cache it would compute **{counts.without}** of each."
     )
 
 

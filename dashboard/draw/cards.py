@@ -88,19 +88,27 @@ def fact_text(one: ModelCard) -> str:
             f"{one.name} reads a whole text at once: **nothing is stored**, and each of {has.read:,} tokens takes "
             f"{operations(has.flops)} FLOPs."
         )
+    text = f"Of a text of {has.length:,} tokens, {one.name} stores **{byte_size(has.size)}**"
+    if one.key != REFERENCE:
+        other = card(REFERENCE)
+        text += f"; {other.name} would store {byte_size(other.cache_bytes(has.length))}"
+    return f"{text}."
+
+
+def growth_text(one: ModelCard) -> str:
+    """What one more token adds to a cache; nothing of a model whose cache is not counted, or that has none."""
+    has = cards.figures(one)
+    if has.size is None:
+        return ""
     late = one.late_bytes(has.length)
-    grows = ", and nothing more for a further token"
+    grows = "A further token adds nothing to what is stored"
     if late:
-        grows = f": {byte_size(late)} for each token"
+        grows = f"Stored are {byte_size(late)} for each token"
         if byte_size(late * has.length) != byte_size(has.size):
             grows += f", and {byte_size(has.size - late * has.length)} that do not grow"
     if late != one.token_bytes:
         grows += f". Until its windows are full, a token adds {byte_size(one.token_bytes)}"
-    text = f"{one.name} stores **{byte_size(has.size)}** at {has.length:,} tokens{grows}."
-    if one.key == REFERENCE:
-        return text
-    other = card(REFERENCE)
-    return f"{text} {other.name} would store {byte_size(other.cache_bytes(has.length))}."
+    return f"{grows}."
 
 
 def states_text() -> str:
@@ -114,6 +122,7 @@ def states_text() -> str:
 def note(one: ModelCard) -> str:
     """How the figures were calculated, and from what."""
     parts = (
+        growth_text(one),
         "Calculated from its sizes, no model is loaded: numbers of 2 bytes, and two FLOPs for each number that a token "
         f"is multiplied with, of weights, keys and values, at {cards.figures(one).read:,} tokens.",
         "Keys and values are computed from the latent vectors, as when a prompt is read."
@@ -217,9 +226,12 @@ def cell_style(kind: Kind, theme: Theme) -> str:
     return f"height:{height}%;{look}"
 
 
-def legend(model: str, theme: Theme) -> str:
-    """What each kind of cell means, and the style that marks a model in the table, which is not sent again."""
-    kinds = [(kind, cell_style(kind, theme), MEANINGS[kind]) for kind in KINDS]
+def legend(model: str, theme: Theme, *of: ModelCard | None) -> str:
+    """What each kind of cell means, of some cards or of all; and the style that marks a model in the table."""
+    shown = {layer.kind for one in of if one for layer in one.layers}
+    kinds = [
+        (kind, cell_style(kind, theme), MEANINGS[kind]) for kind in KINDS if kind in shown or not of
+    ]
     return html("cards", "legend", kinds, model, PICK[theme])
 
 

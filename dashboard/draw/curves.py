@@ -585,7 +585,7 @@ def size_figure(
             fontWeight=600,
         ),
     ]
-    return titled_figure("Size of the cache of one sequence", layers, 320, ink, **right_margin(4))
+    return titled_figure("Size of the cache of one text", layers, 240, ink, **right_margin(4))
 
 
 # The figures of a sweep: means with their bands over training, and every seed at the end.

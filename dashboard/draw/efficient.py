@@ -63,7 +63,7 @@ def log_log(title: str, unit: str, lines: Lines, theme: Theme) -> Spec:
     x = {
         "field": "x",
         "type": "quantitative",
-        "title": "tokens T",
+        "title": "tokens in the text",
         "scale": {"type": "log", "base": 2, "domain": [lengths[0], lengths[-1]], "nice": False},
         "axis": {
             "grid": False,
@@ -121,7 +121,7 @@ def log_log(title: str, unit: str, lines: Lines, theme: Theme) -> Spec:
                 "early", "text", name, **look, align="right", dx=4, dy=-7, baseline="bottom"
             ),
         ],
-        340,
+        300,
         Ink.of(theme),
         **right_margin(4),
     ) | table_columns(
@@ -215,8 +215,7 @@ def fact_text(growths: Sequence[study.Growth]) -> str:
     growth = f"Twice the text takes {second} {doubled[slow.kernel]} times as long"
     if slow.kernel == "exact":
         growth = (
-            "Twice the text has four times the pairs of tokens: exact, which stores them, takes "
-            f"{doubled['exact']} times as long"
+            f"Twice the text has four times the pairs: exact takes {doubled['exact']} times as long"
         )
         growth += f", fused {doubled['fused']}" if fused else ""
     return (
@@ -263,11 +262,11 @@ def kernel_name(kernel: str) -> str:
 
 
 def summary(result: study.Result, growths: Sequence[study.Growth]) -> str:
-    """Which kernels compute softmax attention, of which keys, and which have another output."""
-    groups: dict[str, list[str]] = {"Same output": [], "Near keys": [], "Another output": []}
+    """How the figures are read; which kernels see near keys only, which have another output than exact attention."""
+    groups: dict[str, list[str]] = {"Near keys": [], "Another output": []}
     for one in growths:
-        group = [*groups][2 if one.error >= 0.01 else one.kernel in study.BANDED]
-        groups[group].append(kernel_name(one.kernel))
+        if one.error >= 0.01 or one.kernel in study.BANDED:
+            groups[[*groups][one.error >= 0.01]].append(kernel_name(one.kernel))
     parts = [f"**{group}**: {', '.join(names)}." for group, names in groups.items() if names]
     kernels = [one.kernel for one in growths]
     ends = [
@@ -275,7 +274,8 @@ def summary(result: study.Result, growths: Sequence[study.Growth]) -> str:
         for point in result.skipped()
         if point.name in kernels
     ]
-    return " ".join([*parts, *([f"Not measured: {', '.join(ends)}."] if ends else [])])
+    missing = [f"Not measured: {', '.join(ends)}."] if ends else []
+    return " ".join(["A grid line up is ×10.", *parts, *missing])
 
 
 def conditions(result: study.Result, saved: bool) -> str:

@@ -172,7 +172,7 @@ def test_slopes_and_the_sentence_come_from_the_points():
     assert (
         sentence
         == "At 512 tokens, linear takes **512\u00a0µs**, exact **262\u00a0ms**. Twice the text has "
-        "four times the pairs of tokens: exact, which stores them, takes 4.00 times as long, linear 2.00."
+        "four times the pairs: exact takes 4.00 times as long, linear 2.00."
     )
     assert efficient_draw.power(1.98) == "T¹·⁹⁸"
 
@@ -221,7 +221,7 @@ def test_implied_weights_are_those_of_the_layer():
 put_cache = partial(set_control, "cache:")
 
 
-COUNTS = "reads {} stored keys and values; without a cache it would compute {} of each"
+COUNTS = "reads {} stored k and v; without a cache it would compute {} of each"
 
 
 test_what_the_cache_says = page_cases(
@@ -442,9 +442,10 @@ test_what_a_card_says = page_cases(
         "a cache to the last position": Case(
             {"model": "GPT-2 · 2019"},
             [
-                "GPT-2 stores 37.7\u00a0MB at 1,024 tokens",
+                "Of a text of 1,024 tokens, GPT-2 stores 37.7\u00a0MB",
                 "It has positions for 1,024 tokens only",
             ],
+            do=[("session_state", "note", True)],
         ),
     },
     prefix="cards:",
@@ -453,10 +454,11 @@ test_what_a_card_says = page_cases(
 
 def test_every_card_opens_with_its_numbers_and_parts_add_up():
     page = open_at("cards")
+    page.session_state["cards:note"] = True
     for one in CARDS:
         words = page_text(set_control("cards:", page, "selectbox", "model", one.key))
         words = words.replace("\u00a0", " ")
-        assert f"## {one.name}" in words and f"{one.parameters:,}" in words
+        assert f"**{one.name}.**" in words and f"{one.parameters:,}" in words
         assert f"Sizes of {one.checkpoint}, from" in words
         assert ("from memory" in one.source) == ("from memory" in words)
         assert ("nothing is stored" in words) == (not one.stores)
@@ -471,11 +473,11 @@ def test_a_config_is_pasted_and_another_model_chosen_again():
         '{"model_type": "qwen3", "num_hidden_layers": 2, "vocab_size": 100}'
     ).run()
     words = page_text(page)
-    assert "## The pasted config" in words and "Read from the config that you gave" in words
+    assert "**The pasted config.**" in words and "Read from the config that you gave" in words
     assert "What differs from Gemma 2 2B" in words and not page.error
     assert_script(page)
     words = page_text(set_control("cards:", page, "selectbox", "model", "llama2"))
-    assert "## Llama 2 7B" in words and "## The pasted config" not in words
+    assert "**Llama 2 7B.**" in words and "**The pasted config.**" not in words
 
 
 def unescaped(page):
@@ -492,7 +494,7 @@ def test_a_config_that_is_none_is_refused_in_a_sentence(monkeypatch):
     monkeypatch.setattr("core.pretrained.hub.config_bytes", closed)
     page.text_input(key="cards:hub:1").set_value("owner/model").run()
     assert "The hub cannot be reached" in unescaped(page)
-    assert "## Gemma 3 12B" in page_text(page)
+    assert "**Gemma 3 12B.**" in page_text(page)
 
 
 def test_what_differs_between_two_models():
