@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -202,7 +203,7 @@ def page() -> None:
     lab.export.begin_before_title()
     lab.title(
         "Decode: which outputs a search finds",
-        "A model could write many outputs. A search tries some, and takes one.",
+        "Each box is a possible next word and its probability; a search keeps a few.",
         first=False,
     )
     runs = study.decodable_runs((HALF_TRAINED, *lab.EXAMPLE_RUNS))
@@ -221,6 +222,9 @@ def page() -> None:
         force_tokens(model, result.prompt, result.tree.tokens(path[-1])),
     )
     cell = draw.outputs_cell(lab.run_code(run.path), checkpoint.step, result, steps)
+    ranks = min(
+        8, settings.width + 1
+    )  # of a step: what the beam keeps, and the first that it drops
     lab.tree_view(
         result.tree,
         draw.names_text(task),
@@ -231,10 +235,12 @@ def page() -> None:
         follow=Controls.picked.value is not None,
         key="decode:tree",
         on_pick=Controls.picked.set,
+        ranks=ranks,
     )
     greedy = replace(settings, strategy="greedy")
     plainest = search(run, checkpoint, source, greedy).tree.hypotheses[0]
     lab.fact(draw.fact_text(result, task, settings, plainest))
+    along_path(settings, task, result, path, steps)
     outputs = result.tree.hypotheses
     lab.outputs_table(
         outputs,
@@ -244,10 +250,9 @@ def page() -> None:
         if result.target is not None
         else (),
     )
-    visible = len(lab.tree_spots(result.tree, path))
+    visible = len(lab.tree_spots(result.tree, path, ranks))
     words = draw.conditions(result, task, settings, visible)
     lab.caption(lab.plain(f"{run_name(run)}, step {checkpoint.step:,}. {words}"))
-    along_path(settings, task, result, path, steps)
     lab.as_python(tree=result.tree, path=steps, also=[cell])
     if task.form == "pairs":
         comparison(task, checkpoint, settings)
@@ -280,11 +285,11 @@ def along_path(
         if settings.strategy == "sampling":
             shares["drawn from"] = settings.sampling.reshape(logp[None])[0].softmax(-1)
         lab.next_token_bars(shares, draw.names_text(task), tokens[-1], len(steps.logp))
-        st.latex(
-            lab.search_equation(
-                settings, result.tree, path, -1, "t", r"\left(\frac{{5 + {}}}{{6}}\right)", penalty
-            ),
-            width="content",
+        equation = lab.search_equation(
+            settings, result.tree, path, -1, "t", r"\left(\frac{{5 + {}}}{{6}}\right)", penalty
+        )
+        lab.details(
+            "Its score in numbers", partial(st.latex, equation, width="content"), "decode:score"
         )
 
 
@@ -320,7 +325,7 @@ def attention(
             of=f"{len(maps)}:{len(maps[0].weights)}",
         ).head
     if task.input == "patches":
-        st.markdown("**What each step attends to**")
+        st.markdown("**What each step takes from**")
         source, weights = result.prompt.source[0].tolist(), maps[layer].weights[head]
         grid, ink = task.shape.grid, lab.Ink.of(lab.theme())
         st.html(lab.tiles(source, grid, generated, weights, lab.theme(), ink))
@@ -333,7 +338,7 @@ def attention(
         query=len(generated) - 1,
         show="matrix",
         height=420,
-        title="What each step attends to",
+        title="What each step takes from",
         fact=f"The attention of {len(generated)} steps to {len(keys)} input tokens",
     )
 

@@ -59,7 +59,7 @@ class Controls(lab.Search, page="generate"):
         help="The model stops here, or earlier where it ends its text.",
     )
     kind = lab.Segmented[Kind](
-        "Attends to",
+        "Takes from",
         lambda c: {kind: {"cross": "Source", "causal": "Earlier output"}[kind] for kind in c.kinds},
         hidden=True,
         old=lambda text, c: {"What was said": "causal"}.get(text, text),
@@ -89,7 +89,7 @@ class Controls(lab.Search, page="generate"):
 def page() -> None:
     lab.title(
         "Generate: one token after another",
-        "A model writes a text. See what else it could write next, and from which words it takes.",
+        "What else could come next, and from which words does the model take?",
     )
     choice = lab.choose_model(needs=("generate",), usual=lab.WRITES, text=OPENING, weights=False)
     if choice is not None and choice.pretrained is not None:
@@ -233,7 +233,10 @@ def outputs_view(about: Generation, search: study.Search, pretrained: Pretrained
         step=step,
         ranks=ranks,
     )
-    st.latex(lab.search_equation(settings, tree, path, step, f"{{{step + 1}}}"), width="content")
+    equation = lab.search_equation(settings, tree, path, step, f"{{{step + 1}}}")
+    lab.details(
+        "Its score in numbers", partial(st.latex, equation, width="content"), "generate:score"
+    )
     st.caption(
         lab.plain(
             draw.conditions(
@@ -297,9 +300,9 @@ def matrix(
         height=420,
         link=f"generate:{view.kind}",
         row_slider=Controls.step.key_of(Controls(path=path)),
-        title=f"Where each new token attends in {'the source' if cross else 'the text before it'}",
+        title=f"What each new token takes from the {'source' if cross else 'text'}",
         reads="new token (row) takes from → read (column)",
-        fact=f"{len(view.tokens)} new tokens attend to {len(view.trace.maps[0].keys)} tokens",
+        fact=f"{len(view.tokens)} new tokens take from {len(view.trace.maps[0].keys)} tokens",
     )
     Controls.pin.pin(picked.pin)
     return picked.layer, picked.head

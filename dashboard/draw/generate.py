@@ -64,7 +64,7 @@ def step_strips(view: StepView, item: AttentionMap, head: int, theme: Theme) -> 
     generated = tuple(view.names[token] for token in view.tokens)
     prefix = view.prefix
     chance = float(view.used[view.tokens[view.step]])
-    label = f"Where head {item.layer_name}·H{head} attends to write {generated[view.step]}"
+    label = f"What head {item.layer_name}·H{head} takes from to write {generated[view.step]}"
     read = ""
     if view.kind == "cross":
         read = f"{strip(item.keys, weights, theme, label=label)}<div style='height:8px'></div>"

@@ -360,8 +360,8 @@ SAYS: list[tuple[str, str, dict[str, str], tuple[str, ...], tuple[str, ...]]] = 
     ("corpus", "induction", {"corpus:head": "L0·H2", "corpus:view": "Queries and keys"},
      ("queries and keys of L0·H2 from the first 5 texts",), ()),
     ("generate", "numbers", {"inside:text": "forty-seven"},
-     ("sieben und vier zig", "Where each new token attends in the source", '"show": "both"'), ()),
-    ("generate", "numbers", {"generate:kind": "What was said"}, ("attends in the text before it",), ()),
+     ("sieben und vier zig", "What each new token takes from the source", '"show": "both"'), ()),
+    ("generate", "numbers", {"generate:kind": "What was said"}, ("new token takes from the text",), ()),
     ("two_models", "all-MiniLM-L6-v2", {"two_models:text:all-MiniLM-L6-v2": SENTENCE},
      ("Overlap 1.00", "One weight differs by 0.25 in 0 of 72"), ()),
     *(("two_models", name, {}, (f"head {head} brings back",), ("unk",)) for name, head in (
