@@ -339,7 +339,7 @@ def page() -> None:
     errors += filter(None, [Controls.refusal.pop()])
     with head:
         shared = "tokens and shared parameters." if comparison.seeded else "queries and keys."
-        lab.title("Side by side", f"Compare attention maps on the same {shared}")
+        lab.title("Side by side", f"How do mechanisms differ on the same {shared[:-1]}?")
     for sentence in errors:
         st.warning(sentence)
     with st.grid(3, min_column_width=200, vertical_alignment="bottom"):
@@ -402,10 +402,6 @@ def draw_result(
                 on_click=lambda: store_controls(replace(Controls.setup.value, source=study.SEEDED)),
                 help="A layer with random parameters, which every mechanism can change.",
             )
-        for index in tiles:
-            linear = comparison.mechanisms[index].kernel.key == "linear"
-            if linear and (text := draw.flat_text(names[index], results[index])):
-                lab.caption(text)
     if not tiles:
         draw_details(comparison, names)
         return None
@@ -440,6 +436,10 @@ def draw_result(
             comparison, tokens, [results[at] for at in tiles], [names[at] for at in tiles]
         )
     )
+    for index in tiles:
+        linear = comparison.mechanisms[index].kernel.key == "linear"
+        if linear and (text := draw.flat_text(names[index], results[index])):
+            lab.caption(text)
     a, b = comparison.minus
     if a != b and a in tiles and b in tiles:
         lab.paragraph(draw.pair_text(comparison, names, results))

@@ -152,11 +152,11 @@ def _of_cell(
     now, before = float(first.weights[i, j]), float(second.weights[i, j])
     masked = is_hidden(first, i, j), is_hidden(second, i, j)
     if all(masked):
-        return f"{query} cannot attend to {key} in either."
+        return f"{query} may take from {key} in neither."
     if any(masked):
         blind, weight = (name_a, before) if masked[0] else (name_b, now)
         return (
-            f"{query} cannot attend to {key} under {plain(blind)}; under the other, it takes "
+            f"{query} may not take from {key} under {plain(blind)}; under the other, it takes "
             f"{share_text(weight)} from it."
         )
     if share_text(now) == share_text(before):

@@ -370,7 +370,7 @@ def test_the_fact_is_what_is_measured():
     names, tokens = draw.names_of(setup.mechanisms), tokens_of(setup)
     cell = study.default_cell(results[0].weights, tokens.special)
     assert (
-        "cannot attend to “animal” under the local window; under the other, it takes 0.68 from it."
+        "may not take from “animal” under the local window; under the other, it takes 0.68 from it."
         in draw.fact_text(replace(setup, minus=(2, 0)), names, results, tokens, cell)
     )
     setup = replace(SETUP, mechanisms=(DOT, AttentionConfig(16, 4, Choice("gated"))))
