@@ -53,7 +53,7 @@ class Controls(lab.Fields, page="compare_runs"):
     )
     measure = lab.Segmented[str](
         "Measure",
-        lambda c: {measure.key: measure.label for measure in c.measures},
+        lambda c: {measure.key: measure.name for measure in c.measures},
         old=lambda text, c: OLD_LABELS.get(text, text),
         hidden=True,
         also={"label_visibility": "collapsed"},
@@ -197,12 +197,12 @@ def board(sides: list[study.ComparedRun]) -> None:
     curves = lab.recorded(study.curves_of, (sides, key), study.curves_of(sides, key))
     results: dict[str, Any] = {"curves": curves}
     if same:
-        step, maps = draw_maps(sides, same, top, middle, below)
+        step, maps = draw_maps(sides, same, middle, below)
     else:
         step = max((side.records[-1].step for side in sides if side.records), default=0)
     with top:
-        draw_curves(sides, measure, curves, step)
         lab.fact(draw.fact_text(sides, measure, step))
+        draw_curves(sides, measure, curves, step)
     if same and maps.maps:
         results["maps"] = maps
         if len(maps.maps) > 1:
@@ -245,12 +245,11 @@ def draw_curves(
 def draw_maps(
     sides: Sequence[study.ComparedRun],
     same: list[study.ComparedRun],
-    top: DeltaGenerator,
     middle: DeltaGenerator,
     below: DeltaGenerator,
 ) -> tuple[int, study.Maps]:
     """Draw a map of each run that has any at the selected step; returns the step and the maps."""
-    controls = Controls.draw("step", into=top, same=same)
+    controls = Controls.draw("step", into=middle, same=same)
     heads: dict[str, Head | None] = {}
     with below.popover("Heads and example", icon=":material/tune:"):
         example = controls.draw_more("example", into=lab.HERE).example

@@ -233,21 +233,20 @@ class Measure:
     """A value that records hold; a `share` of 1 is drawn in percent."""
 
     key: str
-    label: str
     name: str
     value: Value
     share: bool = True
 
 
 MEASURES = (
-    Measure("sequence_accuracy", "Accuracy", "Sequence accuracy", lambda r: r.sequence_accuracy),
-    Measure("error", "Error", "Error, relative to repeating the last season", lambda r: r.error),
-    Measure("token_accuracy", "Token accuracy", "Token accuracy", lambda r: r.token_accuracy),
-    Measure("bleu", "BLEU", "BLEU", lambda r: r.bleu, False),
-    Measure("chrf", "chrF", "chrF", lambda r: r.chrf, False),
-    Measure("loss", "Validation loss", "Validation loss", lambda r: r.loss, False),
-    Measure("train_loss", "Training loss", "Training loss", lambda r: r.train_loss, False),
-    Measure("expected", "Expected weight", "Weight on the expected position, best head", expected),
+    Measure("sequence_accuracy", "Sequence accuracy", lambda r: r.sequence_accuracy),
+    Measure("error", "Error, relative to repeating the last season", lambda r: r.error),
+    Measure("token_accuracy", "Token accuracy", lambda r: r.token_accuracy),
+    Measure("bleu", "BLEU", lambda r: r.bleu, False),
+    Measure("chrf", "chrF", lambda r: r.chrf, False),
+    Measure("loss", "Validation loss", lambda r: r.loss, False),
+    Measure("train_loss", "Training loss", lambda r: r.train_loss, False),
+    Measure("expected", "Expected weight, best head", expected),
 )
 
 

@@ -17,6 +17,7 @@ from dashboard.draw.formats import (
     number,
     percent,
     plain,
+    plural,
     score,
     share_text,
     whole,
@@ -137,7 +138,7 @@ def apart_text(sides: Sequence[study.ComparedRun]) -> str:
         return "These runs have equal settings."
     (first, texts), *others = apart.items()
     values = ", ".join(plain(cut(text, 40)) for text in texts)
-    more = f", and in {', '.join(plain(name) for name, _ in others)}" if others else ""
+    more = f", and in {plural(len(others), 'other setting')}" if others else ""
     return f"They differ in **{plain(first)}** ({values}){more}."
 
 
