@@ -26,7 +26,10 @@ STATISTICS = re.compile(
     r"Kendall|Spearman|Student|Bonferroni|[τρσ]\b|eigenvalue|standard deviation"
 )
 # whose first screens say in words what they draw, before any formula
-IN_WORDS = ("circuits", "head_roles", "corpus", "claims", "mechanisms", "efficient", "evidence")
+IN_WORDS = (
+    *("circuits", "head_roles", "corpus", "claims", "mechanisms", "efficient", "evidence"),
+    *("cache", "decode", "generate", "compare", "compare_runs", "report", "cards"),
+)
 
 
 @cache
