@@ -246,7 +246,7 @@ MEASURES = (
     Measure("chrf", "chrF", lambda r: r.chrf, False),
     Measure("loss", "Validation loss", lambda r: r.loss, False),
     Measure("train_loss", "Training loss", lambda r: r.train_loss, False),
-    Measure("expected", "Expected weight, best head", expected),
+    Measure("expected", "Expected weight, best head", expected, False),
 )
 
 

@@ -162,9 +162,11 @@ HEAD = (
 
 def results_table(sides: Sequence[study.ComparedRun]) -> tuple[list[str], list[list[str]]]:
     """The head and a row for each run; a measure that none of them has is left out."""
-    rows = [_results(side) for side in sides]
+    rows, names = [_results(side) for side in sides], {m.key: m.name for m in study.measures(sides)}
+    accuracy = lower_name(names.get("sequence_accuracy", "accuracy"))
+    head = [accuracy if name == "accuracy" else name for name in HEAD]
     shown = [i for i in range(len(HEAD)) if i < 5 or any(row[i] != MISSING for row in rows)]
-    return [HEAD[i] for i in shown], [[row[i] for i in shown] for row in rows]
+    return [head[i] for i in shown], [[row[i] for i in shown] for row in rows]
 
 
 def _results(side: study.ComparedRun) -> list[str]:

@@ -412,6 +412,16 @@ def test_measure_and_step_are_told_and_others_can_be_chosen():
     assert_case(app, Case(do=third, says=["for c"], query={"runs": ",".join(runs)}))
 
 
+def test_a_measure_has_one_name_and_one_format():
+    app = open_at("compare_runs", **{"compare_runs:measure": "expected"})
+    (buttons,) = [one for one in app.button_group if one.key == "compare_runs:measure"]
+    assert {"Sequence accuracy", "Expected weight, best head"} <= {*buttons.options}
+    assert_says(app, "**Expected weight, best head**", "expected weight, best head: 0.85 for")
+    assert_says(app, "0.85 (uniform 0.10)")  # in the table
+    head, _ = draw_compared.results_table(sides([summarize(compared("a"))]))
+    assert "sequence accuracy" in head and "accuracy" not in head
+
+
 def test_a_script_finds_the_examples_wherever_the_lab_is():
     text = script_of(open_at("compare_runs")).text("")
     assert "open_run(lab_path('dashboard/examples/example_run'))" in text
