@@ -135,7 +135,7 @@ def example() -> lab.picture_files.ReportView:
         "train",
         {"run": [data.run.id]},
         f"After {last.step:,} steps this head takes {lab.number(after)} from the letter that the output "
-        f"copies; before, {lab.number(before)}. Even attention would take {lab.number(last.even or 0.0)}.",
+        f"copies; before, {lab.number(before)}. Uniform attention would take {lab.number(last.even or 0.0)}.",
         "Your own note stands here.",
         f"Attention Lab · Train and watch · {data.run.id}",
         picture.svg(),

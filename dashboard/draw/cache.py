@@ -214,15 +214,15 @@ def race_fact(pair: study.Pair, count: int) -> str:
 
 
 def race_note(pair: study.Pair, count: int) -> str:
-    """What the last of the steps computes both ways, and how long it takes."""
+    """How many tokens are computed to write the last one, both ways, and how long that takes."""
     with_cache, without = (
         (way.computed[count - 1], duration(way.seconds[count - 1]))
         for way in (pair.cached, pair.whole)
     )
     return (
-        f"The first step reads the prompt, the same work both ways. Step {count} computes {with_cache[0]} "
-        f"token with the cache, in {with_cache[1]}, and {without[0]} tokens without it, in {without[1]}: a machine "
-        "computes many tokens at once, so that the time grows less than the tokens do."
+        f"The first step reads the prompt, the same work both ways. To write token {count}, "
+        f"{with_cache[0]} token is computed with the cache, in {with_cache[1]}, and {without[0]} without it, in "
+        f"{without[1]}: a machine computes many tokens at once, so that the time grows less than the tokens do."
     )
 
 
