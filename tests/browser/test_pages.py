@@ -264,6 +264,29 @@ def test_the_sidebar_leads_to_every_page(page, part, width, scheme):
             resize(page, *NARROW)
 
 
+# What a page answers is in sight on a laptop, whole, and beside its picture.
+
+
+ANSWERED = (
+    *("mechanisms", "compare", "efficient", "cards"),
+    *("generate", "decode", "cache", "compare_runs", "report"),
+)
+ANSWER = "p[style*='Source Serif']:visible"
+
+
+@pytest.mark.parametrize("key", ANSWERED)
+def test_the_answer_stands_by_its_picture_on_the_first_screen(page, key):
+    page.set_viewport_size({"width": 1280, "height": 800})
+    answer = open_page(page, key).locator(ANSWER).first
+    picture = page.locator(
+        f"{PICTURE}, .tv svg:visible, .kv table, [data-testid='stImage'] img"
+    ).first
+    expect(picture).to_be_visible()
+    expect(answer).to_be_visible()
+    place = box_of(answer)
+    assert place["y"] + place["height"] <= 800 and box_of(picture)["y"] < 600
+
+
 # Nothing jumps while a page is drawn: by Chromium's own measure, which a person sees from 0.1 on.
 
 
