@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.draw.glossary import terms_help
 from dashboard.fields.link import BOUND
@@ -24,7 +25,8 @@ SHOW = "Show me"  # the last option of every question: the answer without a pred
 # What to notice stays at the bottom of the window while the reader looks at the picture further up; in a small window,
 # where it would cover the picture, it stays below the buttons.
 NOTICE_STYLE = """<style>
-[class*="-notice"] { flex-wrap: nowrap; padding: 8px 8px 8px 16px; > :first-child { flex: 1; min-width: 0 } }
+[class*="-notice"] { flex-wrap: nowrap; padding: 8px 8px 8px 16px; > :first-child { flex: 1; min-width: 0 } }</style>"""
+STICKY_STYLE = """<style>
 @media (min-width: 641px) and (min-height: 600px) {
 [data-testid=stLayoutWrapper]:has(> [class*="-notice"]) { position: sticky; bottom: 0; z-index: 10;
   background: light-dark(#fff, #12151b); border-radius: 6px }}</style>"""
@@ -92,17 +94,17 @@ def answered(page: str) -> bool:
     return guide_is_hidden() or SessionValue(st.query_params.get(key), key).value is not None
 
 
-def picture(page: str) -> st.delta_generator.DeltaGenerator:
+def picture(page: str) -> DeltaGenerator:
     """A container for the picture that the moves of a page change; "To the picture" leads to it."""
     with st.container(gap=None):
         st.html(f'<div id="{page}-picture" style="scroll-margin-top: 60px"></div>')
         return st.container()
 
 
-def try_this(page: str, moves: Sequence[Move]) -> None:
+def try_this(page: str, moves: Sequence[Move], beside: DeltaGenerator | None = None) -> None:
     """Draw a button for each move; below, what to notice after the last one, while the controls are as it set them.
 
-    The notice leads to the page's `picture`.
+    The notice leads to the page's `picture`; of a picture that it would cover it stands `beside` it, in that container.
     """
     if guide_is_hidden():
         return
@@ -123,7 +125,7 @@ def try_this(page: str, moves: Sequence[Move]) -> None:
         and all(st.session_state.get(name, value) == value for name, value in tried.values.items())
     ):
         now = {move.label: move.notice for move in moves}  # with the numbers of now
-        with st.container(
+        with (beside or st).container(
             border=True,
             horizontal=True,
             vertical_alignment="top",
@@ -142,7 +144,7 @@ def try_this(page: str, moves: Sequence[Move]) -> None:
                 help="Close this notice",
                 on_click=TRIED.forget,
             )
-        st.html(NOTICE_STYLE)
+        st.html(NOTICE_STYLE if beside else NOTICE_STYLE + STICKY_STYLE)
 
 
 def _try(page: str, move: Move) -> None:
