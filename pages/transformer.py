@@ -275,7 +275,7 @@ def explore() -> None:
     lab.export.begin_before_title()
     lab.title(
         "The Transformer",
-        "**Next box** follows one example up through a model.",
+        "**Next step** follows one example up the model.",
         first=False,
     )
     with st.container(width=lab.room(2200)):
@@ -285,7 +285,7 @@ def explore() -> None:
 @lab.shown_errors(ValueError)
 def model_view() -> None:
     row = st.grid(3, min_column_width=200, vertical_alignment="bottom")
-    sentence, drawing = st.container(), lab.picture("transformer")
+    sentence, drawing, notice = st.container(), lab.picture("transformer"), st.container()
     controls = subject_of(row)
     with drawing:
         result = show_model(controls)
@@ -293,10 +293,10 @@ def model_view() -> None:
         lab.fact(
             f"{seeded_text(controls)}{draw.of_model(result.tree)}"
             if result.stream is None
-            else draw.of_answer(result.stream, controls.text)
+            else draw.of_answer(result.stream, controls.text, result.tokens["causal"])
         )
     lab.predict("transformer", question(result.mixes))
-    lab.try_this("transformer", MOVES)
+    lab.try_this("transformer", MOVES, notice)
     path = attention_path(result)
     kind, layer = lab.kind_and_layer(path)
     trace: AttentionTrace = result.trace.of(kind)
@@ -424,7 +424,9 @@ def blocks_view(tree: Part, result: study.Measurements | None, controls: study.S
         chosen=path if Controls.pick.value == path else "",
         on_pick=partial(store_pick, BLOCKS),
         label=draw.of_model(tree),
-        stops=draw.main_steps(result.stream) if result and result.stream else (),
+        steps=draw.main_steps(
+            tree, pre_norm, result.stream.layer if result and result.stream else 0
+        ),
         pending=result is None,
     )
 
@@ -536,9 +538,9 @@ def two_charts(series: dict[str, tuple[Sequence[float], Sequence[float]]], key: 
 def question(mixes: bool) -> lab.Question:
     """What an output depends on without attention; `mixes` says whether feed-forward mixes tokens, as measured."""
     why = (
-        "One token’s vector was changed and the others were left as they were. After attention the other tokens’ "
-        "vectors differ; after the feed-forward network they are equal to the last digit. Norms and residual "
-        "connections process each token alone, too, so only attention moves information between tokens."
+        "One token’s vector was changed. After attention the other tokens’ vectors differ; after feed-forward they are "
+        "equal to the last digit. Norm and Add process each token alone, too: only attention moves information between "
+        "tokens."
     )
     return lab.Question(
         "Take all attention blocks away. On which tokens could the output at one position still depend?",

@@ -58,6 +58,9 @@ def writer_controls(text: str) -> Subject:
     return Subject(model.config, task.config, WRITER, text=text)
 
 
+Instead = tuple[float, str, float]  # the answer's probability, the likeliest token and its
+
+
 @dataclass(frozen=True)
 class Stream:
     """The next token of a text as a decoder computes it: the last token's vector, read as if no layer followed it.
@@ -65,11 +68,10 @@ class Stream:
     nostalgebraist 2020, "interpreting GPT: the logit lens": the last norm and the output layer read each vector.
     `shares` (1 + 2 × layers, tokens) are the probabilities after the embedding, and after attention and feed-forward of
     each layer, of the answer, the likeliest other token of the text, and all that lead before; the answer leads from
-    reading `lead` on. Without `head` of `layer` it is least probable; the last token attends there most to `key`.
+    reading `lead` on. Of all heads, `head` of `layer` adds most to its logit; there the last token's largest weight,
+    `weight`, is on `key`. Without the head `needed` (layer, head, its key) the answer is least probable.
     `says` has the likeliest next token and its probability at each reading and token of the text. `moved` (1 + 2 × layers,
     T) is how far attention, and each whole layer, moves a token's vector, as a share of the vector's length.
-    Of all heads that attend most to `key`, `unneeded` changes the answer least: its layer, head, weight, and the answer's
-    probability without it.
     """
 
     tokens: tuple[str, ...]
@@ -78,11 +80,13 @@ class Stream:
     layer: int
     head: int
     key: int
+    weight: float
+    needed: tuple[int, int, int]
     says: tuple[tuple[tuple[str, float], ...], ...]
     moved: np.ndarray
-    without: tuple[float, str, float]  # the head: the answer's probability, the likeliest token's
-    without_add: tuple[float, str, float]  # the same where no sublayer's sum has what was there
-    unneeded: tuple[int, int, float, float]
+    without: Instead  # the head
+    without_needed: Instead
+    without_add: Instead  # where no sublayer's sum has what was there
     heads: int  # of all layers
     choices: int  # the tokens of the vocabulary
     following: tuple[str, ...]  # the likeliest tokens
@@ -180,7 +184,7 @@ def residual_stream(
     outputs: dict[str, np.ndarray],
     trace: AttentionTrace,
 ) -> Stream:
-    """The stream at the last token of a plain decoder with the norm before; `outputs` are (T, C) by part.
+    """The stream at the last token of a plain decoder with RMSNorm before; `outputs` are (T, C) by part.
 
     They get those of the sums after each sublayer.
     """
@@ -195,22 +199,24 @@ def residual_stream(
     before = stream[[0, *(i - 1 if i % 2 else i - 2 for i in range(1, len(stream)))]]
     leaders, top = shares.argmax(-1).tolist(), shares[-1].topk(MAX_NEXT).indices.tolist()
     lead = max((i + 1 for i, leader in enumerate(leaders) if leader != top[0]), default=0)
-    without = without_heads(model, task, example)
-    layer, head = divmod(int(without[..., top[0]].argmin()), without.shape[1])
-    ablated = without[layer, head]
+    names = [task.shown(token) for token in task.target_vocab.tokens]
+    without, written = without_heads(model, task, example)
+    # The last norm divides all that was added by one number.
+    added = written @ (model.norm.weight * model.output.weight[top[0]])
+    layer, head = divmod(int(added.argmax()), written.shape[1])
+    needed = divmod(int(without[..., top[0]].argmin()), written.shape[1])
     weights = np.stack([one.weights[:, -1] for one in trace.of("causal").maps])  # (L, H, T)
     key = int(weights[layer, head].argmax())
-    changes = (without[..., top[0]] - shares[-1, top[0]]).abs().numpy()
-    changes[weights.argmax(-1) != key] = np.inf
-    unneeded = divmod(int(changes.argmin()), without.shape[1])
-    names = [task.shown(token) for token in task.target_vocab.tokens]
     others = [i for i in task.target_vocab.encode(example.source) if i != top[0]]
     other = max(others, key=shares[-1].__getitem__, default=top[1])
     following = list(dict.fromkeys([top[0], other, *reversed(leaders)]))
     logits = torch.from_numpy(outputs["output"][-1])
-    new = int(ablated.argmax())
     batch, alone = task.collate([example]), drop_residual(deepcopy(model))
     bare = alone(batch.source, batch.source_mask, batch.target_in).logits[0, -1].softmax(-1)
+
+    def instead(shares: torch.Tensor) -> Instead:
+        return float(shares[top[0]]), names[int(shares.argmax())], float(shares.max())
+
     return Stream(
         tuple(names[i] for i in following),
         shares[:, following].numpy(),
@@ -218,14 +224,16 @@ def residual_stream(
         layer,
         head,
         key,
+        float(weights[layer, head, key]),
+        (*needed, int(weights[needed].argmax())),
         tuple(
             tuple((names[token], share) for token, share in zip(*row, strict=True))
             for row in zip(likeliest.indices.tolist(), likeliest.values.tolist(), strict=True)
         ),
         np.linalg.norm(stream - before, axis=-1) / np.linalg.norm(before, axis=-1),
-        (float(ablated[top[0]]), names[new], float(ablated[new])),
-        (float(bare[top[0]]), names[int(bare.argmax())], float(bare.max())),
-        (*unneeded, float(weights[unneeded][key]), float(without[unneeded][top[0]])),
+        instead(without[layer, head]),
+        instead(without[needed]),
+        instead(bare),
         without.shape[0] * without.shape[1],
         len(names),
         tuple(names[i] for i in top),
@@ -237,20 +245,26 @@ def residual_stream(
 
 
 @torch.no_grad()
-def without_heads(model: Any, task: Task, example: Example) -> torch.Tensor:
-    """The probabilities (layers, heads, V) of the next token of a decoder with the output of each head set to 0."""
+def without_heads(model: Any, task: Task, example: Example) -> tuple[torch.Tensor, torch.Tensor]:
+    """The next token of a decoder with the output of each head set to 0, and what each head writes.
 
-    def silence(module: object, inputs: tuple[torch.Tensor]) -> torch.Tensor:
+    Probabilities (layers, heads, V), and vectors (layers, heads, C) at the last token.
+    """
+    batch, logits = task.collate([example] * model.layers[0].causal.config.num_heads), []
+    written: list[torch.Tensor] = []
+
+    def silence(module: torch.nn.Linear, inputs: tuple[torch.Tensor]) -> torch.Tensor:
         heads = len(inputs[0])  # the batch has a row for each
         mixed = inputs[0].unflatten(-1, (heads, -1))
+        each = module.weight.unflatten(-1, (heads, -1))
+        written.append(torch.einsum("hd,chd->hc", mixed[0, -1], each))
         return (mixed * (1 - torch.eye(heads))[:, None, :, None]).flatten(-2)
 
-    batch, logits = task.collate([example] * model.layers[0].causal.config.num_heads), []
     for layer in model.layers:
         with hooked([layer.causal.projection.output.register_forward_pre_hook(silence)]):
             output = model(batch.source, batch.source_mask, batch.target_in)
         logits.append(output.logits[:, -1])
-    return torch.stack(logits).softmax(-1)
+    return torch.stack(logits).softmax(-1), torch.stack(written)
 
 
 @torch.no_grad()

@@ -597,14 +597,13 @@ def block_diagram(
     chosen: str,
     on_pick: Callable[[], None],
     label: str,
-    stops: Sequence[str] = (),
+    steps: Sequence[Sequence[str]],
     pending: bool = False,
 ) -> None:
-    """Draw the stacks; `chosen` is the block that is open first ("": that of the path "", else the input).
+    """Draw the stacks; `chosen` is the block that is open first ("": that of the first step).
 
-    `label` is read aloud.
-
-    The main steps are `stops`, whose first layer is open at first; without them, the first block of each kind.
+    `label` is read aloud. Each of the `steps` lights some blocks and tells the first of them; the layers whose
+    sublayers they name are open at first.
 
     `on_pick` is called when a block with maps is opened; `sent(key, "pick")` has its path. While vectors and
     maps are `pending`, the panel stays as high as it is.
@@ -615,7 +614,7 @@ def block_diagram(
         "pre": pre_norm,
         "chosen": chosen,
         "label": label,
-        "stops": list(stops),
+        "steps": list(steps),
         "pending": pending,
     }
     add(

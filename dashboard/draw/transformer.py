@@ -8,7 +8,7 @@ import numpy as np
 
 from core.interpret.trace import Kind, head_name
 from core.models.model_summary import Part
-from core.studies.transformer import Measurements, Stream
+from core.studies.transformer import Instead, Measurements, Stream
 from dashboard.draw.components import Cell
 from dashboard.draw.formats import number, operations, percent, plain, plural, share_text
 from dashboard.draw.page_views import Bars, Block, is_attention, kind_and_layer, paths_of, stacks_of
@@ -40,18 +40,11 @@ def of_model(whole: Part) -> str:
     )
 
 
-def of_answer(stream: Stream, text: str) -> str:
-    answer = plain(stream.tokens[0])
-    comes = (
-        f"After “{plain(' '.join(text.split()[-2:]))}” comes **{answer}** with "
-        f"probability **{share_text(float(stream.shares[-1, 0]))}**."
-    )
-    if not stream.lead:
-        return comes
-    earlier, _ = stream.leader(stream.lead - 1)
+def of_answer(stream: Stream, text: str, tokens: Sequence[str]) -> str:
     return (
-        f"{comes} With fewer layers it would say “{plain(earlier)}”; from "
-        f"**layer {(stream.lead - 1) // 2}** on, {answer}."
+        f"After “{plain(' '.join(text.split()[-2:]))}” comes **{plain(stream.tokens[0])}** "
+        f"({share_text(float(stream.shares[-1, 0]))}). The head that adds most to it, "
+        f"**{head_name(stream.layer, stream.head)}**, takes **{number(stream.weight)}** from “{plain(tokens[stream.key])}”."
     )
 
 
@@ -64,12 +57,12 @@ ABOUT = {
     "target": "Each output token becomes a vector: a list of numbers, looked up in a learned table. The model reads "
     "the right output after a start mark and predicts each next token (teacher forcing); in use it reads its own "
     "output.",
-    "text": "Each token becomes a vector: a list of numbers, looked up in a learned table.",
+    "text": "Each token becomes a vector: a list of numbers from a learned table.",
     "both": "Each token becomes a vector: a list of numbers, looked up in a learned table. Input, start mark and right "
     "output are one sequence; from the mark on, the model predicts each next token (teacher forcing).",
     "places": "A vector that depends only on the position is added: attention itself ignores the order of tokens.",
     "attention": "Every token takes from every token of the same sequence. Each head has its own weights.",
-    "causal": "Each token takes from itself and from the tokens before it, never from those after it.",
+    "causal": "Each token takes from itself and from earlier tokens only.",
     "cross": "Each output token takes from the whole input what it needs: queries come from the "
     "decoder, keys and values from the encoder.",
     "feed_forward": "Changes each token’s vector on its own, by linear maps with an activation between them.",
@@ -80,7 +73,7 @@ ABOUT = {
     "last_norm": "Brings each token’s vector to one scale before the output layer reads it.",
     "output": "A linear map turns each vector into one logit for each possible answer. Softmax turns logits into "
     "probabilities.",
-    "layer": "One layer: attention between the tokens, then the same feed-forward network for each token.",
+    "layer": "Built like the open layer, with other weights.",
 }
 
 
@@ -145,16 +138,7 @@ def blocks(whole: Part, result: Measurements | None, pre_norm: bool) -> dict[str
         )
     if result and result.stream:
         made |= {path: _read(block, path, result.stream) for path, block in made.items()}
-        few = with_rest(made["output"].bars[0].rows[:FEW], result.stream.choices)
-        made[""] = Block("A decoder only", WHOLE_MODEL, bars=(Bars("The next token", few),))
     return made
-
-
-WHOLE_MODEL = (
-    "It reads one text and continues it; an encoder would read another one first. Each Add adds to what runs up: the "
-    "residual stream."
-)
-FEW = 2  # likeliest tokens beside the whole model; Output has more
 
 
 def with_rest(rows: Sequence[tuple[str, float]], count: int) -> tuple[tuple[str, float], ...]:
@@ -165,67 +149,66 @@ def with_rest(rows: Sequence[tuple[str, float]], count: int) -> tuple[tuple[str,
 
 AFTER = {"around_causal": 0, "causal": 0, "around_causal+": 1, "around_feed_forward": 1}
 MAX_TOKENS = 16  # of the table of tokens
-WHOLE = ("", "around_feed_forward+")  # what a whole layer did is told at its box and at its end
-MAIN = ("around_causal", "causal", "around_causal+", "feed_forward", "around_feed_forward+")
+MAIN = "around_causal+", "feed_forward", "around_feed_forward+"  # they change the vector
 
 
-def main_steps(stream: Stream) -> list[str]:
-    """The blocks of the layer with the head that the answer needs most, the other layers, and both ends."""
-    layers = [i for i in range(len(stream.says) // 2) if i != stream.layer]
-    blocks = [f"layers.{stream.layer}.{name}" for name in MAIN]
-    return [*blocks, "target", *(f"layers.{i}" for i in layers), "output"]
+def main_steps(tree: Part, pre_norm: bool, opened: int = 0) -> list[list[str]]:
+    """The blocks that each step of the walk lights, from below, each once; the first of a step is told.
+
+    Of each stack they are the input, the sublayers of the layer `opened`, the later layers, and the output.
+    """
+    steps: list[list[str]] = []
+    for stack in stacks_of(tree):
+        nodes, paths = stack["nodes"], [node["path"] for node in stack["nodes"]]
+        layers = [at for at, node in enumerate(nodes) if "sublayers" in node]
+        if not layers:
+            steps += [[path] for path in paths]
+            continue
+        here, end = layers[min(opened, len(layers) - 1)], layers[-1] + 1
+        steps += [[path] for path in paths[: layers[0]]]
+        steps[-1] += paths[layers[0] : here]
+        for at, part in enumerate(nodes[here]["sublayers"]):
+            around = [part["around"]] if part["around"] else []
+            norm, add = (around, [f"{path}+" for path in around]) if pre_norm else ([], around)
+            # The first sum is a step of its own: it is what the walk is to show.
+            steps += [[part["path"], *norm, *add]] if at else [[part["path"], *norm], add]
+        steps += [paths[here + 1 : end], paths[end:][::-1]]
+    return [step for step in steps if step]
+
+
+def _layers(first: int, last: int) -> str:
+    return f"layer {first}" if first == last else f"layers {first} to {last}"
+
+
+def _without(answer: str, instead: Instead) -> str:
+    share, leader, its = instead
+    return f"{answer} has {share_text(share)}" + (
+        f", and “{leader}” leads with {share_text(its)}" if leader != answer else ""
+    )
 
 
 def _read(block: Block, path: str, stream: Stream) -> Block:
     """A block of the writer with the next token as it is read after it, and what a head takes from before it."""
     _, layer, name = [*path.split(".", 2), "", ""][:3]
-    name = name if layer else path
+    last_layer = len(stream.shares) // 2 - 1
     at = 2 * int(layer) + AFTER.get(name, 2) if layer else len(stream.shares) - 1
     at = 0 if path == "target" else at
-    whole = bool(layer) and name in WHOLE
+    whole = name == "around_feed_forward+"  # tells what its layer did
     named = list(zip(stream.tokens, stream.shares.T.tolist(), strict=True))
     rows, earlier = (
         with_rest([(token, shares[i]) for token, shares in named], stream.choices)
         for i in (at, max(0, at - 1 - whole))
     )
-    bars = [Bars("The next token, if the model ended here", rows)]
+    bars = [Bars("If the model ended here", rows)]
     title, about, answer, tokens = block.title, block.about, stream.tokens[0], block.tokens
     (leader, share), last, moved = stream.leader(at), tokens[-1], stream.moved[at].tolist()
     cell: tuple[int, int, int] | None = None
     if path == "target":
-        repeats = sum(map(str.__eq__, tokens, (word for word, _ in stream.says[0])))
-        them = "each token" if repeats == len(tokens) else f"{repeats} of {len(tokens)} tokens"
-        about += (
-            f" No token knows the others yet: if the model ended here, {them} would follow itself."
-        )
-    elif whole or name in MAIN[2:]:
-        before = [share for _, share in earlier]
-        change = f"the vector of “{last}” by {number(moved[-1])} times its length."
-        if whole:
-            takes = stream.lead and (stream.lead - 1) // 2 == int(layer)
-            leads = "takes the lead" if takes else "leads"
-            title = f"Layer {layer}: “{leader}” {leads}"
-            about = (
-                f"{ABOUT['add'].format('feed-forward')} With attention, this changes"
-                if name
-                else "Attention between the tokens, then feed-forward for each alone. Together they change"
-            )
-            about += f" {change}"
-        elif name != "feed_forward":
-            about = f"{ABOUT['add'].format('attention')} This changes {change}"
-        bars = [Bars("The next token, before and after", rows, tuple(before))]
-        if abs(rows[0][1] - before[0]) >= 0.01:
-            where = f" In the whole of layer {layer}," if whole else ""
-            about += (
-                f"{where} {answer} goes from {share_text(before[0])} to {share_text(rows[0][1])}."
-            )
-        if name == "around_causal+":
-            bare, wrong, its = stream.without_add
-            about += (
-                f" Without Add, each box of each layer would replace what was there: {answer} has {share_text(bare)} "
-                f"then, and “{wrong}” leads with {share_text(its)}."
-            )
+        if stream.layer:
+            about += f" Next: {_layers(0, stream.layer - 1)}, like the open one."
+        about += " A decoder only: an encoder would read another text first."
     elif path == "output":
+        title = "Last norm and output"
         final = {
             temperature: with_rest([*zip(stream.following, shares, strict=True)], stream.choices)
             for temperature, shares in stream.at_temperature
@@ -233,31 +216,47 @@ def _read(block: Block, path: str, stream: Stream) -> Block:
         at_temperature = tuple((one, tuple(share for _, share in final[one])) for one in final)
         heading = f"The next token, the likeliest of {stream.choices:,}"
         bars = [Bars(heading, final[1.0], at_temperature=at_temperature)]
+    elif layer and not name:
+        title = _layers(int(layer), last_layer).capitalize()
+        leaders = [(one, *stream.leader(2 * one + 2)) for one in range(int(layer), last_layer + 1)]
+        after = [(f"{one}: {token}", its) for one, token, its in leaders]
+        bars = [Bars("After layer, it would say", tuple(after), picked=False)]
+        if stream.lead > 2 * int(layer):
+            about += f" From layer {(stream.lead - 1) // 2} on, {answer} leads."
+    elif name in MAIN:
+        bars = [
+            Bars("The next token, before and after", rows, tuple(share for _, share in earlier))
+        ]
+    if whole:
+        takes = stream.lead and (stream.lead - 1) // 2 == int(layer)
+        title = f"Layer {layer}: “{leader}” {'takes the lead' if takes else 'leads'}"
+    elif name == "around_causal+":
+        about = (
+            "The residual stream is the running sum of what attention and feed-forward add. Without any Add, each would "
+            f"replace it: {_without(answer, stream.without_add)}."
+        )
+    elif name == "feed_forward":
+        about += " Norm and Add stand around it, too."
     if block.maps is not None:
-        about += " Positions enter here: RoPE rotates queries and keys."
+        about = f"Norm brings each vector to one scale. {about} RoPE rotates queries and keys by position."
     if block.maps is not None and int(layer) == stream.layer:
         cell = stream.head, len(tokens) - 1, stream.key
         row = block.maps[stream.head, -1]
         title = f"Layer {layer}, head {stream.head}: “{last}” takes from {tokens[stream.key]}"
-        without, new, its = stream.without
+        about += (
+            f" Of {stream.heads} heads, this one adds most to {answer}’s logit; without it "
+            f"{_without(answer, stream.without)}."
+        )
+        *needed, key = stream.needed
         now = float(stream.shares[-1, 0])
-        if without < 0.99 * now:
+        if stream.without[0] >= 0.99 * now > stream.without_needed[0]:
             about += (
-                f" Of {stream.heads} heads, {answer} needs this one most: with its output set to 0, {answer} goes "
-                f"from {share_text(now)} to {share_text(without)}"
-                + (f", and {new} leads with {share_text(its)}." if new != answer else ".")
+                f" A large weight is not yet a need: without {head_name(*needed)}, which takes from {tokens[key]}, "
+                f"{_without(answer, stream.without_needed)}."
             )
-            if new != answer and new == tokens[stream.key]:
-                about += f" The head takes from {new} and keeps it down."
-            other, head, weight, unmoved = stream.unneeded
-            if (other, head) != (stream.layer, stream.head):
-                about += (
-                    f" {head_name(other, head)} takes most from {tokens[stream.key]} too ({share_text(weight)}); without "
-                    f"it {answer} has {share_text(unmoved)}. A large weight alone does not say what the answer needs."
-                )
         order = np.argsort(-row, kind="stable")[:4]
         weights = with_rest([(tokens[i], float(row[i])) for i in order], len(tokens))
-        bars.insert(0, Bars(f"“{last}” takes from", weights))
+        bars = [Bars(f"“{last}” takes from", weights)]
     next_rows = [(f"{word} {share_text(one)}", one) for word, one in stream.says[at]]
     table = [Bars("would say next", tuple(next_rows[-MAX_TOKENS:]))]
     sums = whole or name == "around_causal+"
@@ -270,8 +269,10 @@ def _read(block: Block, path: str, stream: Stream) -> Block:
         about=about,
         bars=tuple(bars),
         cell=cell,
-        label=f"{leader} {share_text(share)}" if sums or path in ("target", "output") else "",
-        table=() if cell or path == "output" else tuple(table),
+        label=f"{leader} {share_text(share)}"
+        if sums or path in ("target", "output") or (layer and not name)
+        else "",
+        table=() if cell or not name else tuple(table),
     )
 
 

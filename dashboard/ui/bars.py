@@ -453,7 +453,7 @@ STOPS = (
     ),
     Stop(
         "transformer",
-        "How does the model find the next word? Press **Next box** up to the output.",
+        "How does the model find the next word? Press **Next step** up to the output.",
         "A Transformer stacks attention and feed-forward; a head with a large weight need not matter to the answer.",
     ),
     Stop(

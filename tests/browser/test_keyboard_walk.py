@@ -181,10 +181,10 @@ def masks(page: Page, ear: Ear) -> None:
 
 def transformer(page: Page, ear: Ear) -> None:
     # The example is followed by one block, and a block is opened; the focus stays on it after the rerun.
-    ear.tab_to("Next box ›")
+    ear.tab_to("Next step ›")
     ear.press("Enter")
-    assert page.locator(".where").inner_text().startswith("1 of 12 · ")
-    block = ear.tab_to("Causal self-attention, block 21 of 39")
+    assert page.locator(".where").inner_text() == "2 of 6"
+    block = ear.tab_to("Causal self-attention, block 9 of 39")
     assert "pressed" in ear.press("Enter").state and not block.state
     wait_ready(page)
     assert ear.listen().name == block.name

@@ -322,7 +322,7 @@ def test_part_opens_row_draws_its_maps_and_diagram_walks_on(page: Page):
         "line opens chosen"
     )
     drawing = page.locator(".bd[data-ready='1']")
-    expect(drawing.locator(".where")).to_contain_text("1 of 10 ")
+    expect(drawing.locator(".where")).to_have_text("1 of 14")
     block = drawing.locator("[data-path='layers.1.cross']")
     expect(block).to_have_count(0)
     drawing.locator("[data-path='layers.1']").click()
@@ -333,9 +333,32 @@ def test_part_opens_row_draws_its_maps_and_diagram_walks_on(page: Page):
     # the vectors, and a map of each of two heads
     expect(drawing.locator(".panel canvas")).to_have_count(3)
     expect(page.get_by_text("Cross-attention, every layer and head", exact=True)).to_be_visible()
-    drawing.get_by_role("button", name="Every step").click()
+    drawing.get_by_role("button", name="Every box").click()
     drawing.get_by_role("button", name="Next").click()
     expect(drawing.locator(".panel h2")).to_have_text("Add and norm")
+
+
+def test_walk_lights_every_box_once_and_says_its_end(page: Page):
+    open_page(page, "transformer")
+    drawing = page.locator(".bd[data-ready='1']")
+    following = drawing.locator(".step").nth(1)
+    expect(drawing.locator(".where")).to_have_text("1 of 6")
+    expect(drawing.get_by_role("button", name="Back")).to_have_attribute("aria-disabled", "true")
+    lit = []
+    for step in range(1, 7):
+        expect(drawing.locator(".where")).to_have_text(f"{step} of 6")
+        wait_ready(page)
+        lit += drawing.locator(".block.chosen").evaluate_all(
+            "all => all.map(one => one.dataset.path)"
+        )
+        if step < 6:
+            expect(following).to_have_text("Next step ›")
+            click(following)
+    boxes = drawing.locator(".block").evaluate_all("all => all.map(one => one.dataset.path)")
+    assert lit == boxes, "each once, from the input to the output"
+    expect(following).to_have_text("Start again")
+    click(following)
+    expect(drawing.locator(".where")).to_have_text("1 of 6")
 
 
 def test_on_a_phone_next_shows_its_block_below_its_button(page: Page):
@@ -366,7 +389,7 @@ def test_a_moved_slider_draws_the_new_layers(page: Page):
       window.__seen = [];
       new MutationObserver(() => window.__seen.push(seen())).observe(root, { childList: true, subtree: true });
     }""")
-    drawing.get_by_role("button", name="Every step").click()
+    drawing.get_by_role("button", name="Every box").click()
     page.evaluate("() => { window.__seen = [] }")
     layers = drawing.locator(".block.layer").count()
     page.get_by_role("slider", name="Layers").press("ArrowRight")

@@ -7,10 +7,12 @@ import pytest
 import torch
 from streamlit.testing.v1 import AppTest
 
+from core.interpret.trace import head_name
 from core.models import ModelConfig
 from core.models.model_summary import Part
 from core.pretrained.hf_conversion import load_lab_decoder
 from core.pretrained.load import WRITER
+from core.pretrained.model_inputs import text_of
 from core.studies.transformer import (
     BATCH,
     Depth,
@@ -19,11 +21,14 @@ from core.studies.transformer import (
     measurements,
     seeded,
     tree_of,
+    without_heads,
     writer_controls,
 )
-from core.tasks import TaskConfig, make_task
+from core.tasks import PAD, SPECIALS, Example, TaskConfig, make_task
+from dashboard.draw.formats import number
 from dashboard.draw.page_views import cells, is_attention, kind_and_layer, stacks_of
 from dashboard.draw.transformer import blocks, main_steps, of_model
+from dashboard.ui.guide import STICKY_STYLE
 from pages.transformer import MOVES
 from tests.pages.app import Case, app_at, captions, html_text, page_cases, query_value, set_state
 
@@ -114,10 +119,10 @@ test_a_link_opens_on_its_weights = page_cases(
         "a text of one's own": Case(
             {"transformer:start": "writer", "transformer:text": GAVE},
             [
-                "John</b> with ",
-                "Layer 3, head 2: ",
-                "36 heads, John needs this one most",
-                "A large weight alone does not say what the answer needs.",
+                "John</b> (0.9999). The head that adds most to it",
+                "Layer 3, head 0: ",
+                "36 heads, this one adds most to John",
+                "A large weight is not yet a need: without L3",
             ],
             controls={"transformer:weights": "writer"},
         ),
@@ -154,15 +159,17 @@ test_a_link_opens_on_its_weights = page_cases(
 def test_writers_last_token_goes_through_residual_stream():
     result = measurements(writer_controls(GAVE))
     stream = result.stream
-    other = stream.unneeded
-    for layer, head, share in ((3, 2, stream.without[0]), (*other[:2], other[3])):
+    heads = (stream.layer, stream.head), stream.needed[:2]
+    for (layer, head), instead in zip(heads, (stream.without, stream.without_needed), strict=True):
         loaded, task = load_lab_decoder(WRITER)
         model: Any = loaded
         model.layers[layer].causal.projection.output.weight[:, 32 * head : 32 * head + 32] = 0
         tokens = torch.tensor([task.source_vocab.encode(task.tokens(GAVE))])
         ablated = model(tokens, tokens >= 0, None).logits[0, -1].softmax(-1).max().item()
-        assert share == pytest.approx(ablated, rel=1e-4)
-    assert stream.without[1:] == ("John", stream.without[0]) and other[3] > 0.99
+        assert instead[0] == pytest.approx(ablated, rel=1e-4)
+    assert stream.without[0] > 0.999 > stream.without_needed[0], (
+        "the head that adds most is not needed"
+    )
     assert stream.leader(0)[0] == "to" and len(stream.shares) == 13, "a token says itself at first"
     assert stream.leader(-1) == pytest.approx(result.predicted[-1], abs=1e-5)
     assert [name for name, _ in map(stream.leader, range(7, 10))] == ["to", "John", "John"]
@@ -172,12 +179,11 @@ def test_writers_last_token_goes_through_residual_stream():
     assert (
         bars.before[:-1] == tuple(stream.shares[6].tolist())
         and bars.rows[0][1] == stream.shares[8, 0]
-        and drawn["layers.5"].table[1].rows[-1][0].startswith("John ")
+        and drawn["layers.3"].bars[0].rows[0] == ("3: John", stream.shares[8, 0])
     )
     assert result.trace.of("causal").map(3).weights[drawn["layers.3.causal"].cell] > 0.9
     temperatures = dict(drawn["output"].bars[0].at_temperature)
     assert temperatures[3.0][0] < temperatures[1.0][0] == pytest.approx(stream.shares[-1, 0])
-    assert set(main_steps(stream)) <= set(drawn) and len(main_steps(stream)) == 12
     assert "places" not in [
         node["path"] for stack in stacks_of(result.tree) for node in stack["nodes"]
     ], "rotary positions add nothing to a vector"
@@ -188,7 +194,7 @@ def test_without_the_residual_sum_nothing_is_left():
     stream = result.stream
     bare, wrong, its = stream.without_add
     add = blocks(result.tree, result, pre_norm=True)["layers.3.around_causal+"]
-    assert f"“{wrong}” leads with" in add.about
+    assert "residual stream" in add.about and f"“{wrong}” leads with" in add.about
     assert stream.shares[-1, 0] > 0.9 and bare < 0.01 < its and wrong != "John"
     task = make_task(TaskConfig.of("reverse"))
     model = drop_residual(seeded(ModelConfig.transformer(layers=2, norm="pre"), task, 0))
@@ -206,6 +212,8 @@ def test_shares_add_up_or_say_what_is_left(app):
     result = measurements(writer_controls(GAVE))
     for block in blocks(result.tree, result, pre_norm=True).values():
         for bars in block.bars:
+            if bars.heading == "After layer, it would say":
+                continue  # each row is of another layer
             assert sum(share for _, share in bars.rows) == pytest.approx(1, abs=1e-5), bars
             assert not bars.before or sum(bars.before) == pytest.approx(1, abs=1e-5), bars
             assert all(sum(one) == pytest.approx(1, abs=1e-5) for _, one in bars.at_temperature)
@@ -229,8 +237,80 @@ def test_a_decoder_alone_says_what_an_encoder_would_add():
     result = measurements(writer_controls(GAVE))
     (stack,) = stacks_of(result.tree)
     assert not any("Decoder" in node["title"] for node in stack["nodes"])
-    whole = blocks(result.tree, result, pre_norm=True)[""]
-    assert whole.title == "A decoder only" and "an encoder would read another" in whole.about
+    first = blocks(result.tree, result, pre_norm=True)["target"]
+    assert "A decoder only: an encoder would read another text first" in first.about
+
+
+def test_map_opens_on_the_head_that_adds_most_to_the_answer(app):
+    text = text_of(WRITER)
+    result = measurements(writer_controls(text))
+    stream, tokens = result.stream, result.tokens["causal"]
+    assert tokens[stream.key] == stream.tokens[0] == "Mary" and stream.weight > 0.9
+    model, task = load_lab_decoder(WRITER)
+    tokens_in = tuple(task.tokens(text))
+    _, written = without_heads(model, task, Example(tokens_in, (*tokens_in[1:], SPECIALS[PAD])))
+    (answer,) = task.target_vocab.encode(tokens_in[stream.key : stream.key + 1])
+    norm, read = model.norm.weight.detach(), model.output.weight[answer]
+    added = {}
+    for layer, each in enumerate(written):
+        bias = model.layers[layer].causal.projection.output.bias.detach()
+        whole = torch.from_numpy(result.outputs[f"layers.{layer}.causal"][-1])
+        torch.testing.assert_close(each.sum(0) + bias, whole, rtol=1e-4, atol=1e-5)
+        added |= {(layer, head): (read @ (norm * one)).item() for head, one in enumerate(each)}
+    assert max(added, key=added.__getitem__) == (stream.layer, stream.head)
+    app.run()
+    assert app.session_state["transformer:causal:link"]["pick"] == (stream.layer, stream.head)
+    said = html_text(app).replace(" style='font-weight:600'", "")
+    head = head_name(stream.layer, stream.head)
+    assert f"<b>{head}</b>, takes <b>{number(stream.weight)}</b> from “Mary”" in said
+
+
+def drawn_order(tree: Part, pre_norm: bool, opened: int) -> list[str]:
+    """The boxes as the diagram draws them, from below, one layer of each stack open."""
+    order = []
+    for stack in stacks_of(tree):
+        layers = [node["path"] for node in stack["nodes"] if "sublayers" in node]
+        for node in stack["nodes"]:
+            if not layers or node["path"] != layers[min(opened, len(layers) - 1)]:
+                order.append(node["path"])
+                continue
+            for part in node["sublayers"]:
+                path, around = part["path"], part["around"]
+                order += [around, path, f"{around}+"] if pre_norm else [path, around]
+    return order
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize("kind", ["transformer", "decoder"])
+def test_steps_light_every_box_once_in_order(kind, norm):
+    numbers = TaskConfig.of("numbers")
+    result = measurements(Subject(ModelConfig.transformer(kind=kind, layers=1, norm=norm), numbers))
+    lit = [path for step in main_steps(result.tree, norm == "pre") for path in step]
+    assert sorted(lit) == sorted(drawn_order(result.tree, norm == "pre", 0)), "vectors beside it"
+    for layers, opened in ((1, 0), (3, 0), (3, 1), (3, 2)):
+        result, _ = measured(
+            ModelConfig.transformer(
+                kind=kind, layers=layers, norm=norm, d_model=16, num_heads=2, position="rope"
+            )
+        )
+        order = drawn_order(result.tree, norm == "pre", opened)
+        steps = [
+            sorted(map(order.index, step))
+            for step in main_steps(result.tree, norm == "pre", opened)
+        ]
+        assert [at for step in steps for at in step] == list(range(len(order)))
+        assert set(order) <= set(blocks(result.tree, result, norm == "pre"))
+    writer = measurements(writer_controls(GAVE))
+    assert max(len(main_steps(writer.tree, True, opened)) for opened in range(6)) == 6
+
+
+def test_notice_stands_between_picture_and_question(app):
+    app.run()
+    app.button(key="transformer:try:3").click().run()
+    said = [one.value for one in app.main.markdown]
+    notice = next(at for at, text in enumerate(said) if "**Notice:**" in text)
+    assert notice < next(at for at, text in enumerate(said) if "**Predict first.**" in text)
+    assert not any(STICKY_STYLE in one.proto.body for one in app.get("html"))
 
 
 def test_numbers_as_they_are_written():

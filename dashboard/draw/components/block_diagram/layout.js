@@ -14,7 +14,7 @@ function merge(nodes, open) {
   for (const node of nodes) {
     const last = merged.at(-1);
     if (!last || !closed(last) || !closed(node)) merged.push(node);
-    else merged.push({ ...merged.pop(), title: `${last.title.replace(/ayers? (\d+).*/, "ayers $1")} to ${node.title.split(" ").at(-1)}` });
+    else merged.push({ ...merged.pop(), last: node.path, title: `${last.title.replace(/ayers? (\d+).*/, "ayers $1")} to ${node.title.split(" ").at(-1)}` });
   }
   return merged;
 }
@@ -30,13 +30,13 @@ export function layoutOf(stack, open, pre, short = false, tight = 0) {
   const placed = [];
   const frames = [], arcs = [];
   let y = 0;
-  const put = (path, title, type, height, inset = 0, kind = undefined) => {
-    placed.push({ path, title, type, low: y, high: y + height, inset, kind });
+  const put = (path, title, type, height, inset = 0, kind = undefined, last = path) => {
+    placed.push({ path, last, title, type, low: y, high: y + height, inset, kind });
     y += height + GAP;
   };
   for (const node of short ? merge(stack.nodes, open) : stack.nodes) {
     if (!node.sublayers) put(node.path, node.adds ? `+ ${node.title}` : node.title, node.adds ? "adds" : "box", node.adds ? SMALL : BOX);
-    else if (node.path !== open) put(node.path, node.title, "layer", BOX, 0, node.kind);
+    else if (node.path !== open) put(node.path, node.title, "layer", BOX, 0, node.kind, node.last);
     else {
       const low = y;
       y += PAD;
@@ -45,8 +45,9 @@ export function layoutOf(stack, open, pre, short = false, tight = 0) {
         if (pre && part.around) put(part.around, "Norm", "norm", SMALL, 1);
         put(part.path, part.title, part.type, BOX, 1);
         if (part.around) {
-          put(pre ? `${part.around}+` : part.around, pre ? "Add" : "Add and norm", "add", SMALL, 1);
-          arcs.push({ low: from, high: y - GAP - SMALL / 2 });
+          const path = pre ? `${part.around}+` : part.around;
+          put(path, pre ? "Add" : "Add and norm", "add", SMALL, 1);
+          arcs.push({ path, low: from, high: y - GAP - SMALL / 2 });
         }
       }
       y += PAD + HEAD - GAP;

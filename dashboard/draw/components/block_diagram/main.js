@@ -24,10 +24,10 @@ function start(view) {
     made.onclick = act;
     return made;
   };
-  button("‹ Back", "Previous block", () => { stop(view); walk(view, -1); });
-  button("Next box ›", "Next block", () => { stop(view); walk(view, 1); });
+  view.back = button("‹ Back", "", () => { stop(view); walk(view, -1); });
+  view.next = button("Next step ›", "", () => { stop(view); walk(view, 1); });
   view.play = button("▶ Play", "Follow the example through the model", () => (view.timer ? stop(view) : play(view)));
-  view.all = button("Every step", "Stop at every block of every layer", () => {
+  view.all = button("Every box", "Stop at every box of every layer", () => {
     view.all.setAttribute("aria-pressed", String(!isLong(view)));
     draw(view);
   });
@@ -51,23 +51,25 @@ function stop(view) {
   view.play.textContent = "▶ Play";
 }
 
+/** Go on by so many steps, at the end to the first one; returns whether more follow. */
 function walk(view, by) {
-  const order = fullOrder(view), at = order.indexOf(view.chosen), stops = stopsOf(view).map((path) => order.indexOf(path));
-  const next = by > 0 ? stops.find((index) => index > at) : stops.findLast((index) => index < at);
-  if (next === undefined) return false;
-  if (isLayer(order[next])) showWhole(view, order[next]);
-  else choose(view, order[next]);
+  const steps = stepsOf(view), at = stepOf(view), next = at === steps.length - 1 && by > 0 ? 0 : at + by;
+  if (next < 0) return false;
+  if (!isLong(view)) view.open = firstOpen(view);
+  choose(view, steps[next]);
   reveal(view);
-  return next !== stops.at(-1);
+  return next < steps.length - 1;
 }
 
 const isLong = (view) => view.all.getAttribute("aria-pressed") === "true";
 
-/** Where Next stops: at every block, at those that the page names, or at the first of each kind. */
-function stopsOf(view) {
-  const order = walkOrder(view), kinds = order.map((path) => view.data.blocks[path]?.about), { stops } = view.data;
-  if (!isLong(view) && stops.length) return fullOrder(view).filter((path) => stops.includes(path));
-  return isLong(view) ? order : order.filter((_, at) => kinds.indexOf(kinds[at]) === at);
+/** The blocks that each step lights: those that the page names, or every block alone. */
+const stepsOf = (view) => (isLong(view) ? walkOrder(view).map((path) => [path]) : view.data.steps);
+
+/** The step that lights the open block, or its layer. */
+function stepOf(view) {
+  const steps = stepsOf(view), at = steps.findIndex((paths) => paths.includes(view.chosen));
+  return at < 0 ? steps.findIndex((paths) => paths.includes(layerOf(view.chosen))) : at;
 }
 
 /** Scroll the diagram, where it is higher than its window, to the open block. */
@@ -95,45 +97,32 @@ function walkOrder(view) {
     ? orderOf([layoutOf({ ...stack, nodes: [node] }, node.path, pre)]) : [node.path])));
 }
 
-/** The same with each layer as a whole, after its blocks. */
-function fullOrder(view) {
-  const order = walkOrder(view), nodes = view.data.stacks.flatMap((stack) => stack.nodes);
-  for (const { path, sublayers } of nodes) if (sublayers) order.splice(order.findLastIndex((one) => one.startsWith(`${path}.`)) + 1, 0, path);
-  return order;
-}
+/** In each stack the layer that the steps take apart. */
+const firstOpen = ({ data: { stacks, steps } }) => stacks.map(({ nodes }) => (
+  nodes.find((node) => node.sublayers && steps.some(([path]) => layerOf(path) === node.path))?.path ?? ""));
 
-/** Stop at a layer that stays closed; the one that the page takes apart is open. */
-function showWhole(view, path) {
-  view.open = firstOpen(view);
-  view.chosen = path;
+/** Light blocks and tell the first, in its open layer. @param {string[]} paths */
+function choose(view, paths) {
+  const [path] = paths, layer = layerOf(path);
+  view.open = view.open.map((open, i) => (
+    layer && view.data.stacks[i].nodes.some((node) => node.path === layer) ? layer : open));
+  Object.assign(view, { chosen: path, lit: paths });
   draw(view);
-}
-
-/** In each stack the layer of the first stop, or the first layer. */
-const firstOpen = ({ data: { stacks, stops } }) => stacks.map(({ nodes }) => (
-  nodes.find((node) => node.path === layerOf(stops[0] ?? "")) ?? nodes.find((node) => node.sublayers))?.path ?? "");
-
-function choose(view, path) {
-  view.open = view.open.map((open, i) => {
-    const layer = isLayer(path) ? path : layerOf(path);
-    return layer && view.data.stacks[i].nodes.some((node) => node.path === layer) ? layer : open;
-  });
-  view.chosen = isLayer(path) ? firstOf(view, path) : path;
-  draw(view);
-  if (view.data.blocks[view.chosen]?.maps) send(view, "pick", { path: view.chosen }); // the page draws its maps
+  if (view.data.blocks[path]?.maps) send(view, "pick", { path }); // the page draws its maps
 }
 
 const firstOf = (view, layer) => walkOrder(view).find((path) => path.startsWith(`${layer}.`)) ?? layer;
 
 function update(view, data) {
-  const shape = JSON.stringify([data.stacks, data.stops]);
+  const shape = JSON.stringify([data.stacks, data.steps]);
   const same = view.shape === shape, opened = view.shape === undefined;
   Object.assign(view, { data, shape });
   view.panel.style.minHeight = data.pending ? `${view.panel.offsetHeight}px` : ""; // what is below does not jump
   if (!same) {
     stop(view);
     view.open = firstOpen(view);
-    view.chosen = (opened && data.chosen) || (data.blocks[""] ? "" : walkOrder(view)[0]); // another model begins below
+    view.chosen = (opened && data.chosen) || data.steps[0][0]; // another model begins below
+    view.lit = data.steps.find(([path]) => path === view.chosen) ?? [view.chosen];
     const layer = layerOf(view.chosen);
     view.open = view.open.map((open, i) => (data.stacks[i].nodes.some((node) => node.path === layer) ? layer : open));
   }
@@ -141,19 +130,22 @@ function update(view, data) {
   if (!same) showChosen(view);
 }
 
+/** Whether blocks say beside them what would be read there. */
+const hasLabels = ({ data }) => Object.values(data.blocks).some(({ label }) => label);
+
 const draw = (view) => keepFocus(view.svg, () => drawModel(view));
 
 function drawModel(view) {
   const { root, data, svg, theme } = view;
   view.width = root.clientWidth;
   root.dataset.ready = "1";
-  const wide = view.width >= WIDE, labels = data.stops.length ? LABELS : 0;
+  const wide = view.width >= WIDE, labels = hasLabels(view) ? LABELS : 0;
   const scale = wide ? scaleOf(view.width) : 1;
   for (const part of root.children) /** @type {HTMLElement} */ (part).style.zoom = String(scale);
   root.classList.toggle("wide", wide);
   const room = (wide ? view.width / scale - PANEL - 40 : view.width) - labels;
   const high = wide ? Math.max(LOWEST, (innerHeight - ABOVE) / scale) : Infinity; // a phone scrolls the page
-  const layOut = (tight) => data.stacks.map((stack, i) => layoutOf(stack, view.open[i], data.pre, !isLong(view) && !labels, tight));
+  const layOut = (tight) => data.stacks.map((stack, i) => layoutOf(stack, view.open[i], data.pre, !isLong(view), tight));
   const [tight = 2] = wide ? [Number(labels > 0)].filter((size) => TOP + 6 + Math.max(...layOut(size).map((one) => one.height)) <= high) : [];
   const layouts = layOut(tight);
   view.window.style.maxHeight = wide ? `${high}px` : "";
@@ -164,13 +156,17 @@ function drawModel(view) {
   svg.setAttribute("width", String(layouts.length * (width + ARC) + gap * (layouts.length - 1) + labels));
   svg.setAttribute("height", String(height));
   svg.setAttribute("aria-label", data.label);
-  const defs = svgElement(svgElement(svg, "defs"), "marker", { id: "tip", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto-start-reverse" });
+  const defs = svgElement(svgElement(svg, "defs"), "marker", { id: "tip", viewBox: "0 0 8 8", refX: 7, refY: 4, markerUnits: "userSpaceOnUse", markerWidth: 8.4, markerHeight: 8.4, orient: "auto-start-reverse" });
   svgElement(defs, "path", { d: "M0 0L8 4L0 8z", fill: theme.secondary });
   const lefts = layouts.map((_, i) => i * (width + ARC + gap));
   if (layouts.length > 1) drawMemory(view, layouts, lefts, width, height);
   layouts.forEach((layout, i) => drawStack(view, data.stacks[i].name, layout, lefts[i], width, height));
-  const stops = stopsOf(view), block = data.blocks[view.chosen], at = stops.indexOf(view.chosen);
-  view.where.textContent = at < 0 ? "" : `${at + 1} of ${stops.length} · ${block?.title ?? ""}`;
+  const steps = stepsOf(view), block = data.blocks[view.chosen], at = stepOf(view), end = at === steps.length - 1;
+  view.where.textContent = `${at + 1} of ${steps.length}${wide ? "" : ` · ${block?.title ?? ""}`}`;
+  view.next.textContent = end ? "Start again" : "Next step ›";
+  view.next.title = end ? "This was the last step" : "The boxes above";
+  view.back.title = at ? "The boxes below" : "This is the first step";
+  view.back.setAttribute("aria-disabled", String(!at));
   view.about.textContent = block?.about ?? "";
   showBlock(view.panel, block, theme, wide, view.width / scale >= ROOMY);
 }
@@ -178,7 +174,7 @@ function drawModel(view) {
 function drawStack(view, name, layout, left, width, height) {
   const { svg } = view, base = height - 2, middle = left + width / 2;
   svgElement(svg, "text", { x: middle, y: 14, class: "stack" }, name);
-  if (view.data.stops.length) svgElement(svg, "text", { x: left + width + ARC + 8, y: 14, class: "label" }, "it would say");
+  if (hasLabels(view)) svgElement(svg, "text", { x: left + width + ARC + 8, y: 14, class: "label" }, "it would say");
   svgElement(svg, "line", { x1: middle, x2: middle, y1: base, y2: base - layout.height, class: "flow" });
   for (const frame of layout.frames) {
     svgElement(svg, "rect", { x: left + 0.5, y: base - frame.high, width: width - 1 + ARC, height: frame.high - frame.low, rx: 8, class: "frame" });
@@ -187,7 +183,7 @@ function drawStack(view, name, layout, left, width, height) {
   }
   for (const arc of layout.arcs) {
     const right = left + width - INSET, out = right + ARC;
-    svgElement(svg, "path", { class: "residual", "marker-end": "url(#tip)",
+    svgElement(svg, "path", { class: view.lit[0] === arc.path ? "residual at" : "residual", "marker-end": "url(#tip)",
       d: `M${middle} ${base - arc.low}H${out}V${base - arc.high}H${right + 2}` });
   }
   const order = walkOrder(view);
@@ -196,7 +192,7 @@ function drawStack(view, name, layout, left, width, height) {
 
 /** @param {Placed} block */
 function drawBlock(view, block, left, width, base, order) {
-  const inset = block.inset * INSET, chosen = block.path === view.chosen;
+  const inset = block.inset * INSET, chosen = view.lit.includes(block.path);
   const group = svgElement(view.svg, "g", { class: `block ${block.type}${chosen ? " chosen" : ""}`, tabindex: 0,
     role: "button", "aria-pressed": String(chosen), "data-path": block.path });
   const at = order.indexOf(block.path), place = at < 0 ? "a layer that opens" : `block ${at + 1} of ${order.length}`;
@@ -205,13 +201,13 @@ function drawBlock(view, block, left, width, base, order) {
   svgElement(group, "rect", { x: left + inset, y: base - block.high, width: wide, height, rx: 6 });
   markKind(view, group, block.kind, left + inset, base - block.high, height);
   drawTitle(group, block.title, left + width / 2, base - block.low - height / 2 + 4.5, wide);
-  const label = view.data.blocks[block.path]?.label;
+  const label = view.data.blocks[block.last]?.label;
   if (label) {
     const y = base - block.low - height / 2;
     svgElement(view.svg, "path", { class: "lead", d: `M${left + width - inset} ${y}H${left + width + ARC + 4}` });
     svgElement(view.svg, "text", { x: left + width + ARC + 8, y: y + 4.5, class: `label${chosen ? " at" : ""}` }, label);
   }
-  const press = () => { stop(view); choose(view, block.path); };
+  const press = () => { stop(view); choose(view, [isLayer(block.path) ? firstOf(view, block.path) : block.path]); };
   group.onclick = press;
   group.onkeydown = (event) => {
     if (event.key !== "Enter" && event.key !== " ") return;

@@ -22,19 +22,24 @@ export function showBlock(panel, block, theme, wide, roomy) {
   if (roomy && block.table.length) showTokens(box, block);
   const open = wide && !block.bars.length; // the vectors are the picture
   if (open && block.vectors) showVectors(panel, block.vectors, block.tokens, theme);
-  const more = element(panel, "details");
+  const more = element(panel, "details"), inside = !roomy && block.table.length > 0;
+  element(more, "summary").textContent = "Its numbers";
+  const fill = () => {
+    if (inside) showTokens(more, block);
+    if (block.maps) showMaps(more, block.maps, theme);
+    if (!open && block.vectors) showVectors(more, block.vectors, block.tokens, theme);
+    const list = element(more, "dl");
+    for (const [name, value] of block.numbers) {
+      element(list, "dt").textContent = name;
+      element(list, "dd").textContent = value;
+    }
+  };
   more.open = !block.bars.length || panel.dataset.more === "1";
-  more.ontoggle = () => { if (block.bars.length) panel.dataset.more = more.open ? "1" : ""; };
-  const inside = !roomy && block.table.length > 0;
-  element(more, "summary").textContent = open ? "Its numbers" : inside ? "Every token, vectors and numbers" : "Its vectors and numbers";
-  if (inside) showTokens(more, block);
-  if (block.maps) showMaps(more, block.maps, theme);
-  if (!open && block.vectors) showVectors(more, block.vectors, block.tokens, theme);
-  const list = element(more, "dl");
-  for (const [name, value] of block.numbers) {
-    element(list, "dt").textContent = name;
-    element(list, "dd").textContent = value;
-  }
+  if (more.open) fill();
+  more.ontoggle = () => { // also of one that was made open
+    if (more.open && more.childElementCount === 1) fill();
+    if (block.bars.length) panel.dataset.more = more.open ? "1" : "";
+  };
   more.hidden = !block.maps && !block.numbers.length && !inside && (open || !block.vectors);
 }
 

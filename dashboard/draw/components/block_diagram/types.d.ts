@@ -1,13 +1,13 @@
 export interface Sublayer { path: string; title: string; type: string; around: string }
-export interface Node { path: string; title: string; adds?: boolean; sublayers?: Sublayer[]; kind?: number }
+export interface Node { path: string; title: string; adds?: boolean; sublayers?: Sublayer[]; kind?: number; last?: string }
 export interface Stack { name: string; nodes: Node[] }
 
-/** A block of a stack: its lower and upper edge from the stack's bottom, how deep it is inset, its kind of attention. */
-export interface Placed { path: string; title: string; type: string; low: number; high: number; inset: number; kind?: number }
+/** A block of a stack, or layers from `path` to `last`: its edges from the stack's bottom, how deep it is inset, its kind of attention. */
+export interface Placed { path: string; last: string; title: string; type: string; low: number; high: number; inset: number; kind?: number }
 export interface StackLayout {
   placed: Placed[];
   frames: { path: string; title: string; low: number; high: number; kind?: number }[];
-  arcs: { low: number; high: number }[];
+  arcs: { path: string; low: number; high: number }[];
   height: number;
 }
 
