@@ -121,7 +121,7 @@ class Controls(lab.Fields, page="masks"):
 CELL = 64  # px of a cell on a laptop, at most: of a few words all are as large as the width allows
 # On a phone the sentence stands between the controls and the board, so that a press and what it does are in one screen.
 STYLE = "<style>@media (max-width: 640px) { :has(> .st-key-masks-words) { order: -1 } }</style>"
-BOARD = "masks:board"
+BOARD, MAPS = "masks:board", "masks:maps"
 SECONDS = 6  # that both models take to train on a core
 PADDED = 2  # tokens of the question
 PICTURE = "tokens", "first", "join", "second", "head", "real"  # the controls of the maps
@@ -182,16 +182,6 @@ def explore() -> None:
                 "many such layers connect the last word with the first.",
             ),
             lab.Move(
-                "Hide padding",
-                _state(
-                    tokens=controls.tokens,  # of another sentence the notice would speak no more
-                    first=Choice("padding"),
-                    join="alone",
-                    real=max(0, len(effect.names) - PADDING),
-                ),
-                "The last two tokens count as padding. Their columns are crossed out; their rows are not.",
-            ),
-            lab.Move(
                 "The opposite of causal",
                 _state(first=Choice("causal"), join="not"),
                 "Now each word takes from later words only. The last word has no key left, so its output is 0 here.",
@@ -204,19 +194,19 @@ def explore() -> None:
             ),
         ),
     )
-    st.markdown("## What the mask does to one weight")
+    st.markdown("## One weight")
     lab.paragraph(
-        "A mask sets the scores that it hides to −∞: softmax gives them the weight 0, and the other keys share the row."
+        "A hidden score becomes −∞: softmax makes its weight 0, and the other keys share the row."
     )
     parts = draw.equation(effect, controls.mask, *cell, lab.Ink.of(lab.theme()).pick)
     st.markdown(" ".join(rf"$\displaystyle {part}$" for part in parts), text_alignment="center")
     lab.caption(
-        "$M_i$: the keys that query $i$ (row) may take from; $w_{i,j}$: its weight on key $j$ (column). Both count from 0.",
+        "$M_i$: the keys of query $i$ (row); $w_{i,j}$: its weight on key $j$.",
     )
     lab.train_with("mask", controls.mask, key="masks:train")
     for label, view, key, linked in (
         (
-            "A batch of sentences of different lengths",
+            "A batch of padded sentences",
             partial(batch, controls),
             "batched",
             Controls.padded.in_link,
@@ -234,7 +224,7 @@ def explore() -> None:
             False,
         ),
         (
-            "Equation, paper, code and measures of the mask",
+            "Equation, paper and code",
             partial(sources, effect, controls),
             "sources",
             False,
@@ -246,19 +236,18 @@ def explore() -> None:
 def why_hidden() -> None:
     """Draw what a model learns with the causal mask and without a mask, at the picked step."""
     st.markdown("## Why hide the future?")
-    lab.paragraph(
-        "Two equal models learn to name the next word, with the mask and without. Move the step."
-    )
+    lab.paragraph("Two equal models learn to name the next word. Move the step.")
+    saved = [lab.cached(study.load_models, seed) for seed in range(study.SEEDS)]
     left, right = st.columns(2, gap="medium")
     with right:
         written = st.container()
-        train_again()
+        lab.details("Train both again", partial(train_again, saved), "masks:again")
     with left:
         chart = st.container()
         step = Controls.draw("step", into=lab.HERE).step
-    saved = [lab.cached(study.load_models, seed) for seed in range(study.SEEDS)]
-    seed, future = Controls.trained.value or (0, saved[0])
+    future = saved[0]
     if Controls.trained.value:
+        seed, future = Controls.trained.value
         lab.recorded(study.compare_masks, (seed, len(future["none"])), future)
     pair = [model[study.RECORDED.index(step)] for model in future.values()]
     lab.draw_chart(
@@ -268,14 +257,13 @@ def why_hidden() -> None:
         key="masks:future",
     )
     with written:
+        lab.fact(draw.future_fact(*pair))
         for name, one in zip(draw.MODELS, pair, strict=True):
-            lab.paragraph(f"**{name}** writes at step {step}: {lab.plain(one.text)}")
-    lab.fact(draw.future_fact(*pair))
-    lab.caption(draw.future_conditions(seed, saved))
+            lab.paragraph(draw.written_text(name, one))
     lab.as_python("future", {"masks:future": draw.FUTURE}, future=future)
 
 
-def train_again() -> None:
+def train_again(saved: list[study.Models]) -> None:
     """Go on with a training that was started, and draw the button that starts one from the next seed."""
     if Controls.training.value:
         seed, began, pairs = Controls.training.value
@@ -292,7 +280,9 @@ def train_again() -> None:
             Controls.trained.value = seed, dict(models)
         if len(measured) == len(study.RECORDED):
             Controls.training.value = None
-    seed = Controls.trained.value[0] + 1 if Controls.trained.value else study.SEEDS
+    drawn = Controls.trained.value[0] if Controls.trained.value else 0
+    lab.caption(draw.future_conditions(drawn, saved))
+    seed = max(drawn + 1, study.SEEDS)
     st.button(
         f"Train both with seed {seed}, {SECONDS} s",
         icon=":material/play_arrow:",
@@ -326,6 +316,10 @@ def maps(effect: study.MaskEffect, controls: Controls) -> tuple[tuple[int, int],
         for row, column in np.argwhere(earlier.allowed != effect.allowed)[:1].tolist():
             pressed = row, column
     query, column = pressed or effect.telling_cell
+    size = (len(effect.names), len(effect.names))
+    pin = Controls.cell.pinned(size)
+    # before the maps are drawn: the board speaks of their cell
+    cell = lab.settle_pin(lab.stores(MAPS, None)[1], MAPS, pin, size) or (query, column)
     name = lab.choice_name("mask", controls.mask)
     count = f"{effect.allowed.sum()} of {effect.allowed.size} cells"
     # Of more tokens the cells of a board in a column are too small to click; from 600 px on the maps keep their names.
@@ -341,7 +335,7 @@ def maps(effect: study.MaskEffect, controls: Controls) -> tuple[tuple[int, int],
             weights=effect.after,
             cell=CELL,
             on_draw=apply_drawing,
-            query=query,
+            query=cell[0],
             title=name,
             note="query (row), key (column)",
             fact=f"{name}: {count} are allowed.",
@@ -351,7 +345,7 @@ def maps(effect: study.MaskEffect, controls: Controls) -> tuple[tuple[int, int],
         lab.Tile("Without the mask", "every key", effect.before),
     ]
     with right:
-        pinned = lab.linked_maps(
+        lab.linked_maps(
             Controls.cell,
             "maps",
             tiles,
@@ -362,7 +356,6 @@ def maps(effect: study.MaskEffect, controls: Controls) -> tuple[tuple[int, int],
             query=query,
             column=column,
         )
-    cell = pinned or (query, column)
     if earlier is None or cell != pressed:
         return cell, ""
     return cell, draw.press_text(earlier, effect, cell)
@@ -514,7 +507,7 @@ def question(tokens: int) -> lab.Question:
     )
     row = "A row of padding is still computed, but nothing takes from it."
     return lab.Question(
-        f"Suppose the last {PADDED} tokens are padding: empty, to fill a batch. Which cells must the mask hide?",
+        f"The last {PADDED} tokens are padding, empty. Which cells must the mask hide?",
         ("Their rows", "Their columns", "Both"),
         {(True, False): 0, (False, True): 1, (True, True): 2}[rows, columns],
         (f"{rule} A row holds what its own query takes.", f"{rule} {row}", f"{rule} {row}"),

@@ -37,10 +37,12 @@ def fact_text(effect: study.MaskEffect, cell: tuple[int, int] | None = None) -> 
     row, column = cell or (0, 0)
     hidden = np.flatnonzero(~effect.allowed[row])
     if effect.factor is None and cell and 0 < len(hidden) < len(effect.names):
+        # how many cells there are stands above the map
+        text = f"{text} It" if picked else "The mask"
         name, its = plain(effect.names[row]), "its" if len(hidden) == 1 else "their"
         keys = " and ".join(f"“{plain(effect.names[j])}”" for j in hidden)
         text += (
-            f" It hides {keys if len(hidden) < 3 else f'{len(hidden)} words'} from :primary[{name}]: {its} weight, "
+            f" hides {keys if len(hidden) < 3 else f'{len(hidden)} words'} from :primary[{name}]: {its} weight, "
             f"**{share_text(effect.before[row, hidden].sum())}**, goes to the keys that are left"
         )
         if effect.allowed[row, column]:
@@ -174,18 +176,14 @@ def torch_fact(check: study.TorchCheck | None) -> str:
 def conditions(mask: Choice, head: int) -> str:
     """What the mask means, its rule, and of what layer the maps are."""
     meaning, _, _ = entry("mask", mask.key).meaning.partition(". ")
-    text = rule_of(mask)
-    where = " (i: row, j: column)" if "j" in text else ""
-    return (
-        f"{meaning.removesuffix('.')}: {plain(text)}{where}. "
-        f"Head {head} of a random layer (seed {study.SEED}), not trained."
-    )
+    text = f": {plain(rule_of(mask))}" if mask.parts else ""
+    return f"{meaning.removesuffix('.')}{text}. Head {head} of a random layer (seed {study.SEED})."
 
 
 # Why the future is hidden: two models over the steps of their training.
 
 
-MODELS = "With the mask", "Without the mask"
+MODELS, WRITTEN = ("With the mask", "Without the mask"), 10  # words of its text
 FUTURE = """
 import altair as alt
 import pandas as pd
@@ -209,11 +207,17 @@ def future_chart(future: study.Models, step: int, ink: Ink) -> Spec:
 
 def future_fact(masked: study.Progress, unmasked: study.Progress) -> str:
     """The losses at a step, in training and where a model writes."""
-    copied = ": it copies the next word" if unmasked.loss < masked.loss / 2 else ""
+    copies = " and copies it" if unmasked.loss < masked.loss / 2 else ""
     return (
-        f"At step {masked.step} the loss without a mask is **{number(unmasked.loss)}** in training{copied}. In writing there "
-        f"is none to copy: **{number(unmasked.writing)}**. With the mask both are **{number(masked.loss)}**."
+        f"Without the mask a model sees the next word{copies}: at step {masked.step} its loss, how wrong it is, is "
+        f"**{number(unmasked.loss)}**. When it writes, that word is not there yet: **{number(unmasked.writing)}**. With "
+        f"the mask both are **{number(masked.loss)}**."
     )
+
+
+def written_text(name: str, one: study.Progress) -> str:
+    """How the text begins that a model writes."""
+    return f"**{name}** it writes: {plain(' '.join(one.text.split()[:WRITTEN]))} …"
 
 
 def future_conditions(seed: int, saved: list[study.Models]) -> str:

@@ -119,21 +119,24 @@ def draw_chart(
 
 
 # A wide equation scrolls in its own box and fades where it goes on; 4 px hold what a last italic letter leans out.
-# On a phone, a line says that a wide table scrolls: without anything to scroll, its animation does not run.
+# On a phone, a line says that a wide table or equation scrolls: without anything to scroll, its animation does not run.
+EQUATION = "[data-testid=stMain] :is(.katex-display, p:has(> .katex):not(:has(> :not(.katex))))"
 SCROLL_STYLE = """<style>
-[data-testid=stMain] :is(.katex-display, p:has(> .katex):not(:has(> :not(.katex)))) {
+EQUATION {
   overflow: auto hidden; padding: 2px 4px 2px 0; animation: fade-out linear both;
   animation-timeline: scroll(self inline) }
 [data-testid=stCaptionContainer] code { color: inherit; background: none; padding: 0 }
 @keyframes fade-out { 0%, 95% { mask-image: linear-gradient(90deg, #000 calc(100% - 64px), transparent) } }
 @media (max-width: 640px) {
-:is([data-testid=stDataFrame], .lab-table)::after { content: "Scroll sideways for more."; position: sticky; left: 0;
-  display: block; padding: 2px 8px; font-size: 12px; line-height: 20px; opacity: .62 }
+:is([data-testid=stDataFrame], .lab-table, EQUATION)::after { position: sticky; left: 0; display: block;
+  padding: 2px 8px; font-size: 12px; line-height: 20px; text-align: left; opacity: .62 }
+:is([data-testid=stDataFrame], .lab-table)::after { content: "Scroll sideways for more." }
 @supports (animation-timeline: scroll()) {
-.lab-table::after { max-height: 0; padding: 0 8px; overflow: hidden; animation: wide linear both;
+EQUATION::after { content: "Scroll sideways for more." }
+:is(.lab-table, EQUATION)::after { max-height: 0; padding: 0 8px; overflow: hidden; animation: wide linear both;
   animation-timeline: scroll(nearest inline) }
 @keyframes wide { from, to { max-height: 24px; padding: 2px 8px } }
-}}</style>"""
+}}</style>""".replace("EQUATION", EQUATION)
 
 # Streamlit writes white on the primary color, which is too light for it on a dark page.
 DARK_STYLE = f"<style>[data-testid^=stBaseButton-primary] {{ color: {PAGE['dark']} }}</style>"

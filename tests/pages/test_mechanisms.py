@@ -1,10 +1,12 @@
 """The pages Masks, Positions, Scores, Normalizers and All mechanisms, without a browser."""
 
+import json
 import math
 import re
 import time
 from dataclasses import replace
 from functools import partial
+from html import unescape
 from itertools import cycle, product
 from typing import Any
 from urllib.parse import parse_qsl
@@ -29,6 +31,7 @@ from core.tasks import TaskConfig, make_task
 from core.tokens import SENTENCE, labels, tokenize
 from core.training import recommended
 from dashboard.draw import (
+    masks as draw_masks,
     mechanisms as draw_mechanisms,
     normalizers as draw_normalizers,
     positions as draw_positions,
@@ -36,7 +39,7 @@ from dashboard.draw import (
 )
 from dashboard.draw.curves import Curve, line_chart
 from dashboard.draw.figures import MIN_GAP, Ink, separate
-from dashboard.draw.formats import duration, listed, number, percent, plain
+from dashboard.draw.formats import duration, latex_name, listed, number, percent, plain
 from dashboard.draw.page_views import MAX_PAIRS, sample_pairs, wavelength_text
 from pages import (
     masks as masks_page,
@@ -80,7 +83,7 @@ def test_every_mask_can_be_picked_with_its_parameters():
 def test_what_a_press_sets_is_in_the_link():
     links = put_masks(open_masks(), "selectbox", "first", "drawn").query_params
     assert "12x12:800.c00" in str(links["masks:first:drawn:drawing"])
-    tried = open_masks().button(key="masks:try:3").click().run().query_params
+    tried = open_masks().button(key="masks:try:2").click().run().query_params
     assert masks_page.FORMULA in str(tried["masks:first:formula:text"])
 
 
@@ -208,24 +211,45 @@ def test_joined_masks_have_their_controls_in_sight(join):
     assert shown & in_settings(at) == ({"join"} if join == "alone" else set())
 
 
-@pytest.mark.parametrize("number", range(4))
+@pytest.mark.parametrize("number", range(3))
 def test_a_move_shows_what_it_set(number):
     """From a state in which every control is another than at first."""
     at = open_masks(first="Local window", join="or", second="Padding", real="12", head="2")
     at = at.button(key=f"masks:try:{number}").click().run()
     assert any("Head 2 of a random layer" in each.value for each in at.caption)
     values = {key.removeprefix("masks:"): value for key, value in controls_of(at).items()}
-    assert values["first"] == ("causal_local", "padding", "causal", "formula")[number]
-    inverted = number == 2
+    assert values["first"] == ("causal_local", "causal", "formula")[number]
+    inverted = number == 1
     assert values["join"] == ("not" if inverted else "alone")
     assert ("join" in in_settings(at)) != inverted
-    assert values.get("real", 10) == 10 and ("real" in values) == (number == 1)  # two of 12
+    assert "real" not in values
+
+
+@each("mask", [mask.key for mask in MASKS])
+def test_board_maps_and_words_speak_of_one_row(mask):
+    at = open_masks(cell="3.2")
+    set_state(at, "masks:first", mask)
+    for press in (None, *range(3)):
+        at = at if press is None else at.button(key=f"masks:try:{press}").click().run()
+        board, maps = (
+            next(json.loads(e.proto.json) for e in at.get("bidi_component") if e.key == key)
+            for key in (masks_page.BOARD, masks_page.MAPS)
+        )
+        row, column = maps["pin"] or (maps["query"], maps["column"])
+        assert row == board["query"] and (press is None) == (maps["pin"] is not None)
+        named = re.findall(r"<span style='color:[^>]*>(.*?)</span>", unescape(html_text(at)))
+        assert named in ([], [board["names"][row]]), (mask, press)
+        equation = live(at)
+        assert (
+            f"{latex_name(board['names'][row], row)},\\,{latex_name(maps['keys'][column], column)}"
+            in equation
+        )
 
 
 def test_a_notice_ends_with_its_sentence():
     at = open_masks().button(key="masks:try:1").click().run()
-    assert "last two tokens" in page_text(at)
-    assert "last two tokens" not in page_text(put_masks(at, "text_input", "tokens", "a b c d"))
+    assert "from later words only" in page_text(at)
+    assert "from later words only" not in page_text(put_masks(at, "selectbox", "first", "local"))
 
 
 # Why the future is hidden: a model that sees the next word learns to copy it, and cannot write.
@@ -260,18 +284,20 @@ def test_saved_models_are_drawn_at_the_picked_step():
     app = open_masks(step="50")
     shown = page_text(app) + html_text(app)
     masked, unmasked = (model[4] for model in mask_study.load_models(0).values())
-    assert "At step 50" in shown and masked.step == 50
+    assert "at step 50 its loss" in shown and masked.step == 50
     for loss in (masked.loss, unmasked.loss, unmasked.writing):
         assert f">{number(loss)}</b>" in shown
-    assert all(one.text.removeprefix(mask_study.START) in shown for one in (masked, unmasked))
+    for name, one in zip(draw_masks.MODELS, (masked, unmasked), strict=True):
+        written = draw_masks.written_text(name, one).removesuffix(" …")
+        assert written.removeprefix(f"**{name}** it writes: ") in one.text and written in shown
 
 
 def test_both_models_train_again_on_the_page(monkeypatch):
     monkeypatch.setattr(mask_study, "RECORDED", (0, 2))
-    app = open_masks().button(key="masks:train_both").click().run()
+    app = set_state(open_masks(), "masks:again").button(key="masks:train_both").click().run()
     trained = mask_study.compare_masks(mask_study.SEEDS, 2)
     assert f"(seed {mask_study.SEEDS})" in page_text(app)
-    assert trained["none"][1].text.removeprefix(mask_study.START) in page_text(app)
+    assert draw_masks.written_text("Without the mask", trained["none"][1]) in page_text(app)
     assert "Train both with seed 4" in app.button(key="masks:train_both").label
 
 
@@ -282,7 +308,7 @@ def test_a_stopped_training_offers_its_steps_alone():
     app.run()
     slider = app.select_slider(key="masks:step")
     assert [*slider.options] == ["0", "10", "20"] and slider.value == 20
-    assert "At step 20 the loss" in page_text(app) + html_text(app) and not app.exception
+    assert "at step 20 its loss" in page_text(app) + html_text(app) and not app.exception
 
 
 def test_the_rule_that_ran_is_shown():

@@ -200,7 +200,11 @@ function update(board, { cells: text, weights, turn, ...rest }) {
   board.turn ??= turn;
   // An answer to an earlier message must not undo what was drawn since.
   const late = turn < board.turn || board.waiting || board.painting;
-  if (!late || board.cells?.length !== board.names.length) board.cells = readDrawing(text);
+  if (!late || board.cells?.length !== board.names.length) {
+    // The cell that was pressed is of the drawing before: the page speaks of another one now.
+    if (board.cells && writeDrawing(board.cells) !== text) board.at = null;
+    board.cells = readDrawing(text);
+  }
   board.tokens = JSON.stringify([board.names, board.names]);
   if (board.at && Math.max(board.at.i, board.at.j) >= board.names.length) board.at = null;
   const { title, note, stage } = board.dom;
