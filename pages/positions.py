@@ -96,7 +96,7 @@ class Controls(lab.Fields, page="positions"):
         64,
         slider=True,
         help="How many positions are drawn",
-    ).when(lambda c: c.idea in ("encoding", "distance"))
+    ).when(lambda c: c.idea in ("encoding", "distance") and not c.turns)
     query = lab.Number(
         "Position of the query, i",
         8,
@@ -278,12 +278,16 @@ def show(controls: Controls) -> draw.Equation | None:
         lab.fact(fact)
         if controls.turns:
             lab.caption(draw.TURNED)
-            lab.paragraph(f"**All hands.** {all_hands(controls)}")
-    conditions = [f"Layer and word vectors are random (seed {controls.seed}).", *controls.cut.notes]
-    if controls.idea == "shuffle":
-        change = "A change is the length of the difference, as a share of the output's length."
-        conditions.insert(0, change)
-    lab.caption(" ".join(conditions))
+            lab.details(
+                "All pairs over positions",
+                lambda: lab.paragraph(all_hands(controls)),
+                "positions:all",
+            )
+    lab.caption(
+        " ".join(
+            [f"Layer and word vectors are random (seed {controls.seed}).", *controls.cut.notes]
+        )
+    )
     return parts
 
 
@@ -305,7 +309,7 @@ def chart(
 
 
 HANDS, SLOWEST = 4, 8  # pairs drawn as hands; times the positions: a slower hand seems not to move
-SPEEDS, CLOCKS = ("fast", "middle", "slow"), 7  # hands and positions beside the shuffled words
+FEW, CLOCKS = 3, 7  # hands and positions beside the shuffled words
 
 
 def encoding(controls: Controls) -> draw.Words:
@@ -386,7 +390,6 @@ def hands(
     pairs: Sequence[Pair],
     positions: Sequence[int],
     max_pairs: int,
-    names: tuple[str, ...] = (),
     words: Sequence[str] = (),
     of: str = "pairs of sine and cosine over {} positions",
 ) -> list[Pair]:
@@ -399,7 +402,6 @@ def hands(
         lab.Ink.of(lab.theme()),
         key="positions:hands",
         label=f"{len(drawn)} of {len(pairs)} {of.format(len(positions))}",
-        names=names[: len(drawn) - 1] + names[-1:] if len(drawn) > 1 else names[:1],
         words=words,
     )
     return drawn
@@ -457,20 +459,24 @@ def rotation_encoding(controls: Controls) -> draw.Words:
     """Draw the hands of a query and a key, where these have only one distance, else those of all positions."""
     rotations, query, apart = rotations_of(controls), controls.query, controls.apart
     equation = draw.rotation_latex(controls.item, rotations.pairs)
-    code = {"positions:dials": draw.PAIRS_CODE}
     if not controls.turns:
-        lab.as_python(rotations=rotations, draw=code)
+        lab.as_python(rotations=rotations, draw={"positions:dials": draw.PAIRS_CODE})
         return all_hands(controls), equation
     score = float(rotations.scores[query, query - apart])
-    lab.as_python(rotations=rotations, draw=code, also=[draw.turned_cell(query, apart, score)])
-    hands(
+    lab.as_python(
+        rotations=rotations,
+        draw={"positions:hands": draw.PAIRS_CODE},
+        also=[draw.turned_cell(query, apart, score)],
+    )
+    lab.paragraph(draw.TURNING)
+    pairs = hands(
         rotations.pairs,
         (query, query - apart, apart),
-        len(SPEEDS),
-        SPEEDS,
+        FEW,
         ("query", "key", "distance"),
         "pairs of numbers of a query, of a key and between them",
     )
+    lab.caption(draw.pairs_text(pairs, len(rotations.pairs)))
     return draw.turned_fact(rotations, query, apart), equation
 
 
@@ -532,14 +538,13 @@ def shuffled(controls: Controls) -> draw.Equation:
     if clocks:
         with right:
             lab.paragraph(
-                "**How a vector tells a position.** Each pair of its numbers is a clock hand; each word turns it further. "
-                "Fast and slow hands tell positions apart."
+                "**How a vector tells a position.** Each pair of its numbers is a clock hand that turns with the position, "
+                "each at its own speed."
             )
             table = lab.cached(study.table_of, controls.config, controls.seed, CLOCKS)
-            pairs = hands(
-                sinusoid_pairs(table), range(CLOCKS), len(SPEEDS), SPEEDS, controls.tokens[:CLOCKS]
-            )
-            lab.caption(draw.hands_text(pairs, CLOCKS))
+            every = sinusoid_pairs(table)
+            pairs = hands(every, range(CLOCKS), FEW, controls.tokens[:CLOCKS])
+            lab.caption(f"{draw.pairs_text(pairs, len(every))} {draw.hands_text(pairs, CLOCKS)}")
         results["table"], parts = table, draw.row_latex(controls.item, table.numpy())
     codes = {
         "positions:sum": draw.sum_code(controls.tokens, FIRST_NUMBERS),
@@ -586,7 +591,8 @@ def both_orders(controls: Controls) -> None:
         link="positions:shuffled",
     )
     lab.caption(
-        "Without positions the outputs in both orders are the same, up to the rounding of float32.",
+        "Without positions the outputs in both orders are the same, up to the rounding of float32. A change is the length "
+        "of the difference, as a share of the output's length.",
     )
 
 
@@ -662,14 +668,14 @@ def source(controls: Controls, config: AttentionConfig | None) -> None:
 # What a reader predicts on Positions.
 
 
-OPTIONS = ("Yes: their distances are the same", "No: their positions are others")
+OPTIONS = ("Yes: the same distances", "No: other positions")
 
 
 def question(changes: Mapping[str, float]) -> lab.Question:
     """Whether sinusoids keep the scores of a sentence that comes later; `changes` are the largest changes of a score."""
     return lab.Question(
-        f"Sinusoids add to each word a vector of its position. Now {study.GUIDE_SHIFT} other words stand before the "
-        "sentence. Do the scores between its own words stay the same?",
+        f"With sinusoids: {study.GUIDE_SHIFT} other words now stand before the sentence. Do the scores between its own "
+        "words stay the same?",
         OPTIONS,
         int(changes["sinusoidal"] >= draw.SAME_SCORE),
         (draw.shift_reason(changes),) * len(OPTIONS),

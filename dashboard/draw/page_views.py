@@ -99,22 +99,21 @@ def dials(
     key: str,
     label: str,
     before: Sequence[Pair] = (),
-    names: Sequence[str] = (),
     words: Sequence[str] = (),
 ) -> None:
     """Draw a row a pair, a column a position, hands rotating clockwise from the top, those of `before` faintly.
 
-    `names` are those of the rows, by default each pair's two dimensions; `words` stand at the first columns.
+    A row is named by the pair's two dimensions; `words` stand at the first columns.
     """
     faint = {(pair.first, pair.second): pair.angle for pair in before}
     rows = [
         {
-            "name": names[at] if names else f"{pair.first}, {pair.second}",
+            "name": f"{pair.first}, {pair.second}",
             "angle": pair.angle,
             "circle": wavelength_text(pair.wavelength),
             "before": faint.get((pair.first, pair.second)),
         }
-        for at, pair in enumerate(pairs)
+        for pair in pairs
     ]
     data = {
         "rows": rows,
@@ -130,7 +129,7 @@ def dials(
             label,
             ("dimensions", "angle of a position", "wavelength"),
             tuple(
-                (row["name"], pair.angle, pair.wavelength)
+                (f"pair {row['name']}", pair.angle, pair.wavelength)
                 for row, pair in zip(rows, pairs, strict=True)
             ),
             dials_svg(rows, positions),

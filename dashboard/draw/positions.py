@@ -24,8 +24,7 @@ SAME = 1e-3  # of a vector's length; a map that misses by less is the map
 SAME_OUTPUT, SAME_SCORE = 1e-4, 1e-3  # of a share of the length, and of a score: rounding
 
 SYMBOLS = {
-    "sinusoidal": "i is the position, C the count of numbers in a word's vector, and b the base. m counts the pairs of "
-    "sine and cosine from 0.",
+    "sinusoidal": "i is the position, C the count of numbers in a word's vector, b the base; m counts the pairs.",
     "learned": "i is the position, x_i the vector of its word, and P_i the learned vector of the position.",
     "rope": "i and j are the positions of query and key. R_i rotates each pair of numbers by i times the pair's angle.",
     "alibi": "i and j are the positions of query and key. m_h is the slope of head h, counted from 0; H is the count "
@@ -153,15 +152,20 @@ def shift_words(linear: study.LinearMaps, k: int) -> Words:
     )
 
 
+def pairs_text(drawn: Sequence[Pair], count: int) -> str:
+    """Which pairs of so many are drawn."""
+    i, j = drawn[0].first, drawn[0].second
+    return f"{len(drawn)} of {count} pairs; “{i}, {j}” are numbers {i} and {j} of a vector."
+
+
 def hands_text(pairs: Sequence[Pair], positions: int) -> str:
-    """How far the fastest and the slowest hand turn until the fastest is nearest to its start."""
+    """How far the fastest and the slowest of the drawn hands turn until the fastest is nearest to its start."""
     twin = 1 + int(np.cos(pairs[0].angle * np.arange(1, positions)).argmax())
-    fast, slow = (
-        f"**{np.degrees(np.arccos(np.cos(pair.angle * twin))):.0f}°**"
-        for pair in (pairs[0], pairs[-1])
+    each = " and by ".join(
+        f"**{np.degrees(np.arccos(np.cos(pair.angle * twin))):.0f}°** in pair {pair.first}, {pair.second}"
+        for pair in dict.fromkeys((pairs[0], pairs[-1]))
     )
-    other = f", the slow one by {slow}" if len(pairs) > 1 else ""
-    return f"At positions 0 and {twin} the fast hand differs by {fast}{other}."
+    return f"Positions 0 and {twin} differ by {each}."
 
 
 # Encodings that change the scores.
@@ -248,15 +252,19 @@ def rotation_fact(pairs: Sequence[Pair], before: Sequence[Pair], config: Attenti
 
 def turned_fact(rotations: study.Rotations, query: int, apart: int) -> str:
     """The angle between the hands of a query and a key, and their score, which follow from their distance alone."""
-    between = sample_pairs(rotations.pairs)[0].angle * apart
-    turn = np.degrees(np.arccos(np.cos(between)))
+    pair = sample_pairs(rotations.pairs)[0]
+    turn = np.degrees(np.arccos(np.cos(pair.angle * apart)))
     return (
         f"The query at :primary[{query}] and the key at {query - apart} turn by their positions. The angle between them, "
-        f"**{turn:.0f}°** for the fast hands, and their score, "
+        f"**{turn:.0f}°** for pair {pair.first}, {pair.second}, and their score, "
         f"**{number(rotations.scores[query, query - apart])}**, depend on the distance {apart} alone."
     )
 
 
+TURNING = (
+    "**How the hands turn.** A head's query and key are cut into pairs of numbers. Each pair is a hand that turns with the "
+    "position, each at its own speed."
+)
 TURNED = (
     "“distance” is the query's hand minus the key's. The score is that of a query and an equal key of length 1, the mean "
     "over all directions."
@@ -309,7 +317,7 @@ def shuffle_fact(effect: study.ShuffleEffect) -> str:
     if len(effect.names) < 2:
         return "A single word has no order: type a second one."
     text, row = (
-        "Without positions, shuffling changes no word's output.",
+        "Without positions, shuffling changes no output.",
         int(effect.change.argmax()),
     )
     if effect.change[row] >= SAME_OUTPUT:
@@ -322,8 +330,8 @@ def shuffle_fact(effect: study.ShuffleEffect) -> str:
         other = int(stayed.argmax())
         if other != row and stayed[other] >= SAME_OUTPUT:
             text += (
-                f" “{plain(effect.names[other])}” stayed in its place and changes by "
-                f"{percent(float(stayed[other]))}, for others moved."
+                f" “{plain(effect.names[other])}” stayed and changes by {percent(float(stayed[other]))}: each word takes "
+                "from all, and others moved."
             )
     return text
 

@@ -449,7 +449,7 @@ test_what_positions_says = page_cases(
     "positions",
     {
         "without positions": Case(
-            named("none", "shuffle"), ["words} =", "shuffling changes no word"]
+            named("none", "shuffle"), ["words} =", "shuffling changes no output"]
         ),
         "an odd head": Case(
             named("rope", "encoding"),
@@ -615,6 +615,7 @@ def test_a_shuffle_says_what_moved(key):
             place = [*map(plain, names)].index(name)
             moved = effect.order.index(place) != place
             assert ("it moved" in text) is moved is not ("it stayed, others moved" in text), text
+        assert (" stayed and " in text) is ("each word takes from all" in text), text
 
 
 @each(
@@ -667,6 +668,20 @@ def test_hands_and_score_follow_from_the_distance_alone(key):
     if key == "rope":
         angles = 10_000.0 ** -(np.arange(8) / 8)
         assert rotations.scores[20, 17] == pytest.approx(np.cos(3 * angles).mean(), rel=1e-4)
+
+
+@each("link", [("sinusoidal", "shuffle"), ("rope", "encoding"), ("yarn", "encoding")])
+def test_a_hand_has_one_name_and_one_period(link):
+    at = set_state(open_positions(**named(*link)), "positions:all")
+    pictures = [
+        {row["name"]: row["circle"] for row in json.loads(e.proto.json)["rows"]}
+        for e in at.get("bidi_component")
+        if e.key in ("positions:hands", "positions:dials")
+    ]
+    drawn, every = pictures[0], pictures[-1]
+    assert all(every.get(name, period) == period for name, period in drawn.items())
+    said = re.findall(r"pair (\d+, \d+)", page_text(at))
+    assert said and {*said} <= {*drawn} and f"{len(drawn)} of " in page_text(at)
 
 
 def test_one_pair_is_no_fastest_and_slowest():

@@ -30,7 +30,7 @@ function draw(board) {
   board.column = svgElement(svg, "rect", { y: top, width: cell, height: height - top - 4, rx: 3, fill: "none",
     stroke: pick, "stroke-width": 2, visibility: "hidden" });
   if (!narrow) {
-    svgElement(svg, "text", { class: "quiet", x: GUTTER - 8, y: line + 14, "text-anchor": "end" }, line ? "position" : "pair");
+    svgElement(svg, "text", { class: "quiet", x: GUTTER - 8, y: line + 14, "text-anchor": "end" }, "pair");
     svgElement(svg, "text", { class: "quiet", x: end, y: line + 14 }, "full circle");
   }
   const every = cell >= 26 ? 1 : 2;
@@ -51,7 +51,7 @@ function draw(board) {
 function drawRow(board, svg, row, y, end) {
   const { cell, hand, positions } = board, radius = cell / 2 - 4;
   const circle = `${row.circle} positions`;
-  if (board.above) svgElement(svg, "text", { x: 0, y: y - cell / 2 - 5 }, `${row.name}: full circle in ${circle}`);
+  if (board.above) svgElement(svg, "text", { x: 0, y: y - cell / 2 - 5 }, `pair ${row.name}: full circle in ${circle}`);
   else {
     svgElement(svg, "text", { x: GUTTER - 8, y: y + 4, "text-anchor": "end" }, row.name);
     svgElement(svg, "text", { x: end, y: y + 4 }, circle);
@@ -86,7 +86,7 @@ function showPosition(board, at) {
   line.textContent = "Point at or tap a position to read its angles.";
   if (!inside) return;
   column.setAttribute("x", board.gutter + at * cell);
-  const texts = rows.slice(0, MOST_TEXTS).map((row) => `${words.length ? "" : "pair "}${row.name}: ${degrees(row.angle * positions[at]).toFixed(1)}°`);
+  const texts = rows.slice(0, MOST_TEXTS).map((row) => `pair ${row.name}: ${degrees(row.angle * positions[at]).toFixed(1)}°`);
   line.textContent = [`position ${positions[at]}${words[at] ? ` (${words[at]})` : ""}`, ...texts, ...(rows.length > MOST_TEXTS ? ["…"] : [])].join(" · ");
 }
 
