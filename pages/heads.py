@@ -74,7 +74,6 @@ class Controls(lab.Fields, page="heads"):
         "MiniLM's layer",
         range(study.MINILM_LAYERS),
         LAYER,
-        span=2,
         help="MiniLM has 6 layers, each with 12 heads. Both count from 0.",
     ).optional(lambda c: c.real)
     d_model = lab.SelectSlider[int](
@@ -192,17 +191,18 @@ class Controls(lab.Fields, page="heads"):
 
 def draw_controls() -> Controls:
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-        sentence, place = st.container(width=lab.room(480)), st.container()  # a phone stacks them
+        sentence = st.container()
         with st.popover("More", icon=":material/tune:", help="The idea, the weights, the head"):
             controls = Controls.draw("idea", "weights", "dim", into=lab.HERE)
             more = st.container()
     with sentence:
         controls = controls.draw_more("text", into=lab.HERE)
-    with place:
-        controls = controls.draw_more("layer", "d_model", "heads", "kv_heads", "length", "depth")
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+        controls = controls.draw_more("d_model", "heads", "kv_heads", "length", "depth")
     if not controls.real:
         lab.note_heads("heads:d_model", controls.d_model, controls.heads)
-    return controls.draw_more("head", "latent", "seed", into=more)
+    # a press of a cell in the grid of all heads sets the layer, too
+    return controls.draw_more("layer", "head", "latent", "seed", into=more)
 
 
 # The studies of the layer that the controls choose.
@@ -236,7 +236,10 @@ def of_layer(controls: Controls, function: Callable[..., T], *args: Hashable) ->
 
 
 SMALL, LARGE = 260, 420  # pixels of a map: of one of many heads, and of three maps in a row
-ROW = 40  # pixels of a row of weights, at most
+ROW, ROW_CELL = (
+    40,
+    24,
+)  # pixels of a row of weights, at most, and of a cell on a laptop: all heads are in sight
 LAYER_NAMES = [f"layer {layer}" for layer in range(study.MINILM_LAYERS)]
 LINK = "heads:maps"  # the maps share a crosshair and a pin
 
@@ -312,22 +315,30 @@ def draw_split(
             every_layer(controls, layers, row, shown[0][1], best)
     with right:
         lab.multiples(
-            [lab.Tile(f"What “{tokens[row]}” takes from", "", many.weights[:, row], marker=-1)],
+            [
+                lab.Tile(
+                    f"What “{tokens[row]}” takes from",
+                    "head (row), key (column)",
+                    many.weights[:, row],
+                    marker=-1,
+                )
+            ],
             [controls.name_of(head) for head in range(many.heads)],
             tokens,
             key="heads:row",
             query=best,
             column=shown[0][1],
-            reads="head (row) · key (column)",
+            reads="",
             height=ROW * many.heads,
+            cell=ROW_CELL,
             legend=False,
             beside=LAYER_NAMES if controls.real else (),
             dimmed=dimmed,
         )
     of = "" if chosen == usual else f" {controls.name_of(best)}, and"
     of = f" Maps:{of} those of the {many.heads} heads with the largest weight on another word."
-    of += " Above each: that weight, and what all rows take most from, on average."
-    lab.caption(f"Layers and heads count from 0.{of * (len(chosen) < many.heads)}")
+    above = "Above each: that weight, and what its rows take most from, on average."
+    lab.caption(f"{of * (len(chosen) < many.heads)} {above}")
     return (row, shown[0][1]), best, chosen
 
 
@@ -343,16 +354,17 @@ def every_layer(
 
     words = f"“{controls.tokens[row]}” → “{controls.tokens[column]}”"
     lab.multiples(
-        [lab.Tile(words, "", draw.of_cell(layers, row, column), marker=-1)],
+        [lab.Tile(words, "Press a head.", draw.of_cell(layers, row, column), marker=-1)],
         [f"H{head}" for head in range(study.MINILM_HEADS)],
         LAYER_NAMES,
         key="heads:layers",
         query=head,
         column=controls.layer,
-        reads="A press opens a head.",
+        reads="",
         noun=f"weight of {words}",
         fact=f"Weight of {words} in each of {study.MINILM_LAYERS * study.MINILM_HEADS} heads",
         height=ROW * study.MINILM_HEADS,
+        cell=ROW_CELL,
         legend=False,
         beside=controls.tokens,
         open_cell=open_head,
@@ -421,8 +433,8 @@ def trained_heads() -> None:
 # The page: controls, maps, question and meaning.
 
 
-# A question, what draws the rest after it, and what to notice of the head that the picture shows
-Shown = tuple[lab.Question | None, Callable[[], None], str]
+# A question, what draws the rest after it, and the moves that are of this picture, by their names in MOVES
+Shown = tuple[lab.Question | None, Callable[[], None], dict[str, lab.Move]]
 
 
 def page() -> None:
@@ -444,10 +456,10 @@ def explore() -> None:
     with lab.picture("heads"):
         view = show(controls)
     if view is not None:
-        question, rest, notice = view
+        question, rest, own = view
         if question is not None:
             lab.predict(f"heads:{controls.idea}", question)
-        lab.try_this("heads", moves(controls.idea, notice))
+        lab.try_this("heads", moves(controls, own))
         lab.paragraph(f"## What it means\n\n{draw.MEANING[controls.idea]}", width=560)
         rest()
         lab.details("Equation, paper and code", partial(sources, controls), "heads:source")
@@ -496,10 +508,25 @@ def split(controls: Controls) -> Shown:
         else None
     )
     notice = draw.target_text(controls.name_of(best), many.weights[best], controls.tokens)
-    return question, partial(split_rest, controls, many, row, column), notice
+    own = {"minilm": replace(MOVES["minilm"], notice=notice), **to_random(controls, row, column)}
+    return question, partial(split_rest, controls, many, row, column), own
 
 
 def split_rest(controls: Controls, many: study.Split, row: int, column: int) -> None:
+    lab.details("What each head adds", partial(added, controls, many, row), "heads:lengths")
+    if many.heads > 1:
+        lab.details(
+            f"All {many.heads} heads", partial(all_heads, controls, many, row, column), "heads:all"
+        )
+    lab.details("One head against four, trained alike", trained_heads, "heads:trained")
+    lab.details(
+        "How the heads differ, in numbers",
+        partial(differences, controls, many),
+        "heads:differences",
+    )
+
+
+def added(controls: Controls, many: study.Split, row: int) -> None:
     lengths, token = controls.qkv.lengths[:, row], controls.tokens[row]
     colour = lab.CATEGORIES[lab.theme()][0]
     names = [controls.name_of(head) for head in range(many.heads)]
@@ -513,16 +540,6 @@ def split_rest(controls: Controls, many: study.Split, row: int, column: int) -> 
         )
     )
     lab.paragraph(draw.lengths_text(names, lengths, token))
-    if many.heads > 1:
-        lab.details(
-            f"All {many.heads} heads", partial(all_heads, controls, many, row, column), "heads:all"
-        )
-    lab.details("One head against four, trained alike", trained_heads, "heads:trained")
-    lab.details(
-        "How the heads differ, in numbers",
-        partial(differences, controls, many),
-        "heads:differences",
-    )
 
 
 def differences(controls: Controls, many: study.Split) -> None:
@@ -569,7 +586,7 @@ def shared(controls: Controls) -> Shown:
     query, column = int(weights.max(-1).argmax()), None  # the query with the largest weight
     if controls.real:
         query, column = study.largest_word_cell(weights[None], controls.tokens)
-    Controls.pin.pin(
+    pin = Controls.pin.pin(
         lab.multiples(
             tiles,
             controls.tokens,
@@ -600,7 +617,8 @@ def shared(controls: Controls) -> Shown:
             f"{sizes} The number of scores becomes four times as large, but scores are not stored.",
         ),
     )
-    return question, partial(shared_rest, controls, names, caches), ""
+    own = to_random(controls, *(pin or (query, query if column is None else column)))
+    return question, partial(shared_rest, controls, names, caches), own
 
 
 def shared_rest(
@@ -675,7 +693,8 @@ def subtract(controls: Controls) -> Shown:
         min(range(3), key=lambda index: abs(options[index] - total)),
         (f"{sums} It would be 0 only with λ = 1.", sums, f"{sums} It would be 1 only with λ = 0."),
     )
-    return question, partial(subtract_rest, controls, two, pin or cell), ""
+    own = to_random(controls, *(pin or cell))
+    return question, partial(subtract_rest, controls, two, pin or cell), own
 
 
 def subtract_rest(controls: Controls, two: study.TwoMaps, cell: lab.Pair) -> None:
@@ -752,8 +771,23 @@ MOVES = {
 }
 
 
-def moves(idea: str, notice: str) -> list[lab.Move]:
-    """What to try with an idea; `notice` is that of MiniLM's first layer."""
-    left_out = {idea} if idea == "split" else {idea, "minilm"}
-    tried = MOVES | {"minilm": replace(MOVES["minilm"], notice=notice)}
-    return [move for name, move in tried.items() if name not in left_out]
+def to_random(controls: Controls, row: int, column: int) -> dict[str, lab.Move]:
+    """The move to random weights, with the same two words; it says so where one is none of theirs."""
+    move, words = MOVES["random"], [word.casefold() for word in controls.words]
+    names = [controls.tokens[at].casefold() for at in (row, column)]
+    missing = [lab.plain(name) for name in names if name not in words]
+    pin = None if missing else tuple(map(words.index, names))
+    other = (
+        f" Whole words are read here: “{missing[0]}” is none, so another is shown."
+        if missing
+        else ""
+    )
+    values = {**move.values, Controls.pin.now.key: pin}
+    return {"random": replace(move, values=values, notice=move.notice + other)}
+
+
+def moves(controls: Controls, own: dict[str, lab.Move]) -> list[lab.Move]:
+    """What to try where the page is now; `own` are the moves of its picture."""
+    left_out = {controls.idea, "" if controls.real else "random"}
+    left_out |= {"minilm"} if controls.idea != "split" else set()
+    return [move for name, move in (MOVES | own).items() if name not in left_out]

@@ -31,10 +31,7 @@ RANDOM = (
     "Weights and word vectors are random (seed {}). Every number is computed, but which word gets more weight "
     "has no meaning before training."
 )
-READER = (
-    "MiniLM, a small trained model, reads pieces of words and adds [CLS] and [SEP]; heads often attend to [CLS] "
-    "when no word fits."
-)
+READER = "MiniLM, a small trained model, adds [CLS] and [SEP]; a head often takes from [CLS] when no word fits."
 ABOUT_MINILM = (
     "MiniLM is a small trained model that turns a sentence into a vector, for search. It has "
     f"{study.MINILM_LAYERS} layers: each is one attention with {study.MINILM_HEADS} heads and a feed-forward network, "
@@ -53,10 +50,9 @@ def conditions(source: tuple[object, ...], layer: int | None, seed: int | None) 
 
 
 MEANING = {
-    "split": "A head has its own queries, keys and values, so several heads attend to different words at the same "
-    "time. Every head reads the whole vector of a word. The layer is not larger for it: its matrices are divided among "
-    "the heads. The outputs of the heads stand side by side, and a last matrix mixes them into the word's new vector, "
-    "a sum with one part from each head.",
+    "split": "Every head reads the whole vector of a word, with queries, keys and values of its own. The layer is not "
+    "larger for it: its matrices are divided among the heads. A last matrix makes the word's new vector of their "
+    "outputs, a sum with one part from each head.",
     "shared": "This is for later; the path goes on without it. A decoder stores the keys and values of all earlier "
     "tokens, because every new token attends to them. "
     "Query heads that share one head of keys and values make this cache smaller.",
@@ -211,7 +207,7 @@ def split_fact(
         key = shown[0][1]
         of_heads = weights[:, row, key]
         best = int(of_heads.argmax())
-        others = f"the mean of {len(weights)} heads is {share_text(of_heads.mean())}"
+        others = f"mean of {len(weights)} heads: {share_text(of_heads.mean())}"
         if first != best:
             others = f"most in {head_name(layer, best)}, {share_text(of_heads[best])}, and {others}"
         return (

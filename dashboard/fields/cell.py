@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+import streamlit as st
+
 from dashboard.draw.attention_view import Pair, Tile, multiples
 from dashboard.fields.link import LinkedValue, last_linked, read_linked, write_linked
 from dashboard.server.session import SessionValue
@@ -29,6 +31,10 @@ class CellField(LinkedValue[Pair | None]):
         """
         page, name = self.owner.page_key, self.link or self.key
         if self.now.is_set and self.now.value != last_linked(page, name):
+            st.session_state[f"{page}:{name}-of"] = (
+                of,
+                None,
+            )  # set together with what it is a cell of
             write_linked(page, name, self.now.value)
         self.now.value = read_linked(page, name, shape, of)
         return self.now.value

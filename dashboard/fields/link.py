@@ -178,12 +178,23 @@ def forget_other_runs(page: str, *shown: str) -> None:
             write_link(name, None)
 
 
+# the session's key that a stop of the tour waits for, its value at first, and whether it has another in the bar's words
+AWAITED = SessionValue[tuple[str, Any, bool]](("tour:none", None, False), "tour:awaited")
+
+
+def has_changed(key: str, start: Any) -> bool:
+    return bool(st.session_state.get(key, start) != start)
+
+
 def fragment(view: Callable[..., Any]) -> Callable[..., Any]:
-    """`st.fragment` of a part of a page that has controls in the link."""
+    """`st.fragment` of a part of a page that has controls in the link; the tour's bar hears of what is done in it."""
 
     @wraps(view)
     def begin(*args: Any) -> Any:
         restore_bound_values()
+        key, start, done = AWAITED.value
+        if reruns_alone() and has_changed(key, start) != done:
+            st.rerun(scope="app")
         with recording(), refusals():
             return view(*args)
 

@@ -15,7 +15,7 @@ from typing import Any
 import streamlit as st
 
 from dashboard.draw.formats import plain
-from dashboard.fields.link import BOUND, KEEP, one_of, take_link, write_link
+from dashboard.fields.link import AWAITED, BOUND, KEEP, has_changed, one_of, take_link, write_link
 from dashboard.fields.reset import BUILT, forget_page, request_reset
 from dashboard.navigation import step_of
 from dashboard.server.session import SessionValue
@@ -410,11 +410,15 @@ class Stop:
     sentence: str
     showed: str
     query: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
+    # the session's key of what it asks for, where that is no prediction, and its value before
+    awaits: tuple[str, Any] = ("tour:none", None)
 
     def says(self) -> str:
-        """What the bar says: once a prediction that it asks for is made, what the stop showed."""
+        """What the bar says: once what it asks for is done, what the stop showed."""
+        done = has_changed(*self.awaits)
+        AWAITED.value = *self.awaits, done
         asks = self.sentence.startswith("**Predict")
-        return self.showed if asks and guide.answered(self.page) else self.sentence
+        return self.showed if done or (asks and guide.answered(self.page)) else self.sentence
 
 
 STOPS = (
@@ -431,9 +435,10 @@ STOPS = (
     ),
     Stop(
         "heads",
-        "In L3·H1 “it” attends to “animal”. Press the other cell where it does.",
+        "In L3·H1 “it” takes from “animal”. Press **H11** of **layer 5**: it does there, too.",
         "Each head has its own map, and can follow its own relation.",
         {"heads:start": "minilm", "heads:pin": "10.2"},  # it, animal: also at other layers
+        ("heads:pressed:now", None),
     ),
     Stop(
         "positions",
@@ -444,12 +449,14 @@ STOPS = (
             "positions:idea": "Shuffle the words",
             "positions:tokens": TOUR_SENTENCE,
         },
+        ("positions:order", 1),
     ),
     Stop(
         "masks",
         "Press a ✕ or a ✓, and watch that row of weights.",
         "A causal mask hides the words that come later.",
         {"masks:tokens": TOUR_SENTENCE},
+        ("masks:first", "causal"),
     ),
     Stop(
         "transformer",
@@ -484,6 +491,7 @@ def open_stop(index: int) -> None:
 
 
 def tour_bar(page: str) -> None:
+    AWAITED.forget()
     if not tour_runs():
         return
     at, last = TOUR_AT.value, len(STOPS) - 1

@@ -11,12 +11,12 @@ from core.attention import AttentionConfig, Choice
 from core.pretrained import load_minilm
 from core.seeding import pooled_layer, seeded_layer
 from core.studies import heads as compute
-from core.tokens import SENTENCE, embed
+from core.tokens import SENTENCE, embed, labels, tokenize
 from dashboard.draw import heads as draw
 from dashboard.draw.formats import SPACE
 from pages import heads
 from tests.cases import each
-from tests.pages.app import Case, html_text, open_at, page_cases, set_control
+from tests.pages.app import Case, html_text, open_at, page_cases, page_text, set_control
 
 TOKENS = ("The", "animal", "was", "too", "tired", ".")
 RANDOM = compute.random_qkv(TOKENS, 64, 4, 126)
@@ -79,7 +79,7 @@ test_what_it_says = page_cases(
         ),
         "a head of another layer": Case(
             {"start": "minilm", "pin": "10.2", "pressed": "4.10"},
-            ["0.68</b> in L3·H1 (layer 3, head 1); the mean of 12 heads is 0.10"],
+            ["0.68</b> in L3·H1 (layer 3, head 1); mean of 12 heads: 0.10"],
         ),
         "two maps": Case(
             {"start": "minilm", "idea": heads.IDEAS["subtract"]}, [">it</span> takes"]
@@ -108,6 +108,19 @@ test_what_it_says = page_cases(
     },
     prefix="heads:",
 )
+
+
+@each("idea", heads.IDEAS)
+def test_random_weights_keep_the_word_or_say_it(idea):
+    for pin, kept in (("10.2", True), ("10.3", False)):  # it, animal; it, didn
+        at = open_at("heads", "heads:", start="minilm", pin=pin, idea=heads.IDEAS[idea])
+        move = next(one for one in at.button if one.label == "Random weights")
+        move.click().run()
+        row, column = at.session_state["heads:pin:now"] or (None, None)
+        words = labels(tokenize(compute.MINILM_TEXT).tokens)
+        assert (row is not None and (words[row], words[column]) == ("it", "animal")) is kept
+        assert ("“didn” is none" in page_text(at)) is not kept
+        assert not kept or idea == "shared" or ">it</span> takes" in html_text(at)
 
 
 @each("layer", range(6))

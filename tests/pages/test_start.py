@@ -225,6 +225,18 @@ def test_a_stop_that_asks_says_what_it_showed_once_answered():
     assert_says(app, f"Tour, 1 of {len(bars.STOPS)}.", bars.STOPS[0].showed)
 
 
+@each(
+    ("at", "key", "value"),
+    [(2, "heads:pressed:now", (5, 11)), (3, "positions:order", 2), (4, "masks:first", "none")],
+)
+def test_a_stop_says_what_it_showed_once_it_is_done(at, key, value):
+    stop = bars.STOPS[at]
+    app = open_at(stop.page, tour=str(at), **stop.query)
+    assert_says(app, bars.STOPS[at].sentence)
+    assert_says(set_state(app, key, value), f"Tour, {at + 1} of {len(bars.STOPS)}.", stop.showed)
+    assert app.session_state["tour:awaited"][-1]
+
+
 def test_the_tour_puts_back_the_controls_that_it_set():
     app = open_page()
     app.switch_page("../pages/heads.py").run()

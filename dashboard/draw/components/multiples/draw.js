@@ -74,8 +74,9 @@ function showTexts(board) {
   const first = board.visible[0], last = board.visible.at(-1);
   nameBoard(board);
   // A page that draws the scale of the difference itself has the maps' tools, too.
-  dom.head.hidden = dom.foot.hidden = alone && !board.legend;
+  dom.foot.hidden = alone && !board.legend;
   dom.reads.textContent = alone ? "" : board.reads;
+  dom.head.hidden = !board.legend && !dom.reads.textContent;
   showScale(dom.legend, first, board.noun);
   dom.legend.root.classList.toggle("out", board.legend === false);
   // Weights that may be negative beside weights that cannot be: two kinds of number, so two scales.
