@@ -398,9 +398,10 @@ def _map(metric: str, live: Comparison) -> None:
                 charts |= {f"why:{name}": draw.MEETING.format(name) for name in BARS}
                 _meeting(met, data.setting.score)
             else:
+                saved = ", ".join(map("{:,}".format, sentence.vectors))
                 lab.caption(
-                    f"The model of step {step:,} is not saved, so its query and keys are not here. Those of step "
-                    f"{', '.join(map('{:,}'.format, sentence.vectors))} are."
+                    f"The model of step {step:,} is not saved, so its query and keys are not here"
+                    f"{f'; those of step {saved} are' if saved else ''}."
                 )
             lab.details(
                 "What an output word reads, as an equation",

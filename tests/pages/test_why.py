@@ -293,11 +293,16 @@ def test_all_of_the_page_follows_the_step_of_its_map():
     assert "divides it by √D" in plain_text(app)
 
 
-def test_a_step_without_its_model_says_which_have_one():
-    runs, link = pair("finished")
+def test_a_step_without_its_model_says_which_have_one(monkeypatch):
+    _, link = pair("finished")
     app = open_page(link)
-    assert_says(app, "The model of step 25 is not saved")
+    assert_says(app, "The model of step 25 is not saved, so its query and keys are not here.")
     assert "q · k itself" not in plain_text(app)
+    result = study.load()
+    vectors = {step: result.sentence.vectors[step] for step in (0, 90)}
+    sentence = replace(result.sentence, vectors=vectors)
+    monkeypatch.setattr(study, "load", lambda: replace(result, sentence=sentence))
+    assert_says(open_page(), "are not here; those of step 0, 90 are.")
 
 
 def test_a_run_of_this_machine_shows_its_own_meeting(tmp_path):
