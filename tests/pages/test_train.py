@@ -930,9 +930,9 @@ def folded(app: AppTest) -> set[str | None]:
 
 
 def test_what_is_tried_says_where_it_acted():
-    says = ("position sinusoidal, not none", "model", "0.005, not 0.05")
+    texts = ("position sinusoidal, not none", "model", "0.005, not 0.05")
     keys = (f"{NAME}:attention:position", "train:reverse:kind", f"{NAME}:rate")
-    for index, (says, key) in enumerate(zip(says, keys, strict=True)):
+    for index, (says, key) in enumerate(zip(texts, keys, strict=True)):
         app = open_train()
         app.button(key=f"train:try:{index}").click().run()
         assert re.search(f"{OTHER}.*{re.escape(says)}", page_text(app).replace("**", ""))
