@@ -503,7 +503,7 @@ def known_lessons() -> dict[str, lab.lessons.Lesson]:
 def page() -> None:
     lab.title(
         "Lessons",
-        "Questions beside a page, checked.",
+        "Each lesson opens a page, asks questions beside it and checks your answers.",
         copy_link="Copy draft (with answers)",
     )
     parts()

@@ -463,7 +463,7 @@ def page() -> None:
         Controls.refusal.value = errors, None
     lab.title(
         "One query, step by step",
-        "Follow one word, a vector x of numbers, to its output.",
+        "Follow one word, a vector x, to its output.",
     )
     lab.take_built("one", adopt, linked=linked)
     st.html(STYLE)

@@ -89,8 +89,8 @@ PATH_STOPS = (
     ("heads", "Heads take from different words."),
     ("positions", "Positions tell word order."),
     ("masks", "A mask hides later words."),
-    ("transformer", "A whole model, part by part."),
-    ("train", "Watch attention form in training."),
+    ("transformer", "A model, part by part."),
+    ("train", "Watch attention form."),
 )
 
 
@@ -123,7 +123,7 @@ ROWS = [("q1", "q2"), *((f"k{name}1", f"k{name}2", f"v{name}") for name in draw.
 
 @lab.fragment
 def dictionary(data: Mapping[str, Any], item: Mapping[str, Any]) -> None:
-    st.markdown("## A soft dictionary to edit")
+    st.markdown("## A soft dictionary")
     left, right = st.columns([0.42, 0.58], gap="large")
     controls = Controls()
     with left, st.container(gap="small"):

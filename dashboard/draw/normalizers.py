@@ -35,7 +35,7 @@ STYLE = """<style>
 .nb .figure{margin:0;min-width:0;display:flex;flex-direction:column}
 .nb .title{font-size:14px;line-height:18px;font-weight:600;margin-bottom:18px}
 .nb small{display:block;font-size:12px;line-height:16px;font-weight:400;color:var(--quiet);overflow-wrap:anywhere}
-.nb .bars{display:flex;gap:3px;height:84px;flex:none;margin-top:auto;border-bottom:1px solid var(--hair)}
+.nb .bars{display:flex;gap:3px;height:max(84px,8vw - 20px);flex:none;margin-top:auto;border-bottom:1px solid var(--hair)}
 .nb .bar{flex:1;position:relative;min-width:2px}
 .nb .bar i{position:absolute;left:0;right:0;bottom:0;border-radius:2px 2px 0 0;background:var(--ink)}
 .nb .bar b{position:absolute;left:-12px;right:-12px;text-align:center;font-size:12px;line-height:14px;font-weight:400}

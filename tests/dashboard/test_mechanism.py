@@ -447,12 +447,13 @@ def test_what_is_picked_opens_also_on_its_own_page():
         ("Why divide by", "questions:question", "scaling"),
         ("softmax · term, seen on Normalizers", "glossary:find", "softmax"),
         ("perplexity", "glossary:find", "perplexity"),
+        ("Temperature · Turn", "one:temperature", 1.0),
         ("One vector", "claims:choice", "bottleneck"),
         ("Llama 3.1", "cards:model", "llama3"),
         ("induction · model", "inside:model", "induction"),
     ]:
         app.session_state[PICKED.key] = next(one for one in hits() if typed in one)
         app.run()
-        assert {one.key: one.value for one in (*app.selectbox, *app.text_input)}[
-            key
-        ] == value and not app.exception
+        assert {
+            one.key: one.value for one in (*app.selectbox, *app.text_input, *app.select_slider)
+        }[key] == value and not app.exception
