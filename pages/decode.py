@@ -166,8 +166,9 @@ def draw_controls(runs: Mapping[str, Run], run: Run) -> tuple[Controls, str | in
     run_cell, way, first = st.columns([1.4, 1.2, 1.2])
     names = {name: run_name(one) for name, one in runs.items()}
     controls = Controls.draw("run_id", into=run_cell, names=names, first=run.id, run=run)
-    source_cell, other, rest = st.columns([0.72, 0.14, 0.14], vertical_alignment="bottom")
-    with rest.popover("More", icon=":material/tune:", width="stretch"):
+    source_cell, other = st.columns([0.72, 0.28], vertical_alignment="bottom")
+    other = other.container(horizontal=True)  # one row on a phone, too
+    with other.popover("More", icon=":material/tune:", width="stretch"):
         controls = controls.draw_more("step", into=lab.HERE)
         _, task = load(controls.checkpoint)
         controls = controls.draw_search(way, first, lab.HERE, task=task)
@@ -225,6 +226,9 @@ def page() -> None:
     ranks = min(
         8, settings.width + 1
     )  # of a step: what the beam keeps, and the first that it drops
+    greedy = replace(settings, strategy="greedy")
+    plainest = search(run, checkpoint, source, greedy).tree.hypotheses[0]
+    lab.fact(draw.fact_text(result, task, settings, plainest))
     lab.tree_view(
         result.tree,
         draw.names_text(task),
@@ -237,9 +241,6 @@ def page() -> None:
         on_pick=Controls.picked.set,
         ranks=ranks,
     )
-    greedy = replace(settings, strategy="greedy")
-    plainest = search(run, checkpoint, source, greedy).tree.hypotheses[0]
-    lab.fact(draw.fact_text(result, task, settings, plainest))
     along_path(settings, task, result, path, steps)
     outputs = result.tree.hypotheses
     lab.outputs_table(

@@ -169,7 +169,7 @@ def draw_controls() -> tuple[study.Conditions, st.delta_generator.DeltaGenerator
     grid = st.grid(4 + (len(devices()) > 1), min_column_width=120, vertical_alignment="bottom")
     controls = Controls.draw("longest", "causal", "backward", "device", into=grid)
     picture = st.container()
-    with lab.settings_panel("Kernels, and what each does"):
+    with lab.settings_panel("Kernels"):
         controls, choices = controls.draw_more("kernels", "window", into=lab.HERE), list[Choice]()
         for item in map(study.ENTRIES.__getitem__, controls.kernels):
             lab.paragraph(f"**{item.name}:** {item.meaning}")

@@ -89,7 +89,7 @@ class Controls(lab.Search, page="generate"):
 def page() -> None:
     lab.title(
         "Generate: one token after another",
-        "What else could come next, and from which words does the model take?",
+        "What else could come next, and which words does the model take from?",
     )
     choice = lab.choose_model(needs=("generate",), usual=lab.WRITES, text=OPENING, weights=False)
     if choice is not None and choice.pretrained is not None:
