@@ -57,9 +57,7 @@ def fact_text(
             f"{chance}; the least certain token is {plain(names_text(task)[weak.token])}, with "
             f"{probability(weak.logp)}."
         )
-    usual = (
-        f"{quoted(task, greedy)}{verdict(result, task, greedy)}, with {probability(greedy.logp)}"
-    )
+    usual = f"another{verdict(result, task, greedy)}, with {probability(greedy.logp)}"
     other = f"greedy decoding gives {'the same' if best.tokens == greedy.tokens else usual}."
     if settings.strategy == "beam":
         return f"A beam of {settings.width} gives {output}, with probability {chance}; {other}"
