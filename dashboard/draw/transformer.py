@@ -237,14 +237,12 @@ def _read(block: Block, path: str, stream: Stream) -> Block:
         )
     elif name == "feed_forward":
         about += " Norm and Add stand around it, too."
-    if block.maps is not None:
-        about = f"Norm brings each vector to one scale. {about} RoPE rotates queries and keys by position."
     if block.maps is not None and int(layer) == stream.layer:
         cell = stream.head, len(tokens) - 1, stream.key
         row = block.maps[stream.head, -1]
         title = f"Layer {layer}, head {stream.head}: “{last}” takes from {tokens[stream.key]}"
         about += (
-            f" Of {stream.heads} heads, this one adds most to {answer}’s logit; without it "
+            f" Of {stream.heads} heads, this one adds most to {answer}’s score (logit); without it "
             f"{_without(answer, stream.without)}."
         )
         *needed, key = stream.needed
@@ -257,6 +255,8 @@ def _read(block: Block, path: str, stream: Stream) -> Block:
         order = np.argsort(-row, kind="stable")[:4]
         weights = with_rest([(tokens[i], float(row[i])) for i in order], len(tokens))
         bars = [Bars(f"“{last}” takes from", weights)]
+    if block.maps is not None:
+        about += " Norm brings each vector to one scale first; RoPE rotates queries and keys by position."
     next_rows = [(f"{word} {share_text(one)}", one) for word, one in stream.says[at]]
     table = [Bars("would say next", tuple(next_rows[-MAX_TOKENS:]))]
     sums = whole or name == "around_causal+"

@@ -66,10 +66,11 @@ const isLong = (view) => view.all.getAttribute("aria-pressed") === "true";
 /** The blocks that each step lights: those that the page names, or every block alone. */
 const stepsOf = (view) => (isLong(view) ? walkOrder(view).map((path) => [path]) : view.data.steps);
 
-/** The step that lights the open block, or its layer. */
+/** The step that lights the open block, or its layer, or the first block of an open layer. */
 function stepOf(view) {
-  const steps = stepsOf(view), at = steps.findIndex((paths) => paths.includes(view.chosen));
-  return at < 0 ? steps.findIndex((paths) => paths.includes(layerOf(view.chosen))) : at;
+  const { chosen } = view, steps = stepsOf(view), at = steps.findIndex((paths) => paths.includes(chosen));
+  const near = (path) => path === layerOf(chosen) || layerOf(path) === chosen;
+  return at < 0 ? steps.findIndex((paths) => paths.some(near)) : at;
 }
 
 /** Scroll the diagram, where it is higher than its window, to the open block. */
