@@ -207,7 +207,7 @@ def split_fact(
         key = shown[0][1]
         of_heads = weights[:, row, key]
         best = int(of_heads.argmax())
-        others = f"mean of {len(weights)} heads: {share_text(of_heads.mean())}"
+        others = f"heads' mean: {share_text(of_heads.mean())}"
         if first != best:
             others = f"most in {head_name(layer, best)}, {share_text(of_heads[best])}, and {others}"
         return (

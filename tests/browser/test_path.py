@@ -94,6 +94,22 @@ def test_the_tour_sets_the_controls_of_a_page(page):
     expect(page.get_by_role("button", name="Take the tour")).to_be_in_viewport(ratio=1)
 
 
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)])
+def test_the_cell_that_the_tour_asks_for_is_in_sight(page, width, height):
+    stop = next(one for one in bars.STOPS if one.page == "heads")
+    page.set_viewport_size({"width": width, "height": height})
+    open_page(page, "heads?tour=2&heads:start=minilm&heads:pin=10.2")
+    bar, cells = page.locator(".st-key-tour-bar"), page.locator(".st-key-heads-layers .over").first
+    wait_ready(page)
+    sees(page, "Press H11 of layer 5")
+    box, above = box_of(cells), box_of(bar)["y"]
+    x, y = box["x"] + box["width"] - 14, box["y"] + box["height"] - 14  # layer 5, the last head
+    assert y + 12 <= (above if width == 390 else height)  # a phone has the bar at the bottom
+    page.mouse.click(x, y)
+    sees(page, stop.showed)
+    sees(page, "in L5·H11")
+
+
 # Beside a page's title: its link goes to the clipboard, and Reset brings the page back to its start.
 
 

@@ -79,7 +79,7 @@ test_what_it_says = page_cases(
         ),
         "a head of another layer": Case(
             {"start": "minilm", "pin": "10.2", "pressed": "4.10"},
-            ["0.68</b> in L3·H1 (layer 3, head 1); mean of 12 heads: 0.10"],
+            ["0.68</b> in L3·H1 (layer 3, head 1); heads' mean: 0.10"],
         ),
         "two maps": Case(
             {"start": "minilm", "idea": heads.IDEAS["subtract"]}, [">it</span> takes"]
