@@ -674,7 +674,7 @@ SMALL, LARGE = 4, 64  # head sizes of the question on √D
 MUCH = 0.8  # an entropy below this share of the other's is much lower
 ROOT_QUESTION = f"Scores are not divided by √D. What happens to the weights when D grows from {SMALL} to {LARGE}?"
 ROOT_ANSWERS = (
-    "one key gets almost all",
+    "one key gets most",
     "they stay the same",
     "they become more equal",
 )

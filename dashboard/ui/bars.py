@@ -429,7 +429,7 @@ STOPS = (
     ),
     Stop(
         "one_query",
-        "Press **Next** to step 5, turn **Temperature**; at **6 Weigh values** **cat** gets its output.",
+        "Press **Next** to step 5, turn **Temperature**; **cat** gets its output at step 6.",
         "A query is compared with every key; the softmax makes weights of the scores.",
         {"one:start": "simple", "one:tokens": TOUR_SENTENCE, "one:query": "cat"},
     ),
