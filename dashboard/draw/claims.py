@@ -221,7 +221,8 @@ def results_figure(
 
 
 def _first_half(curve: Curve) -> Curve:
-    half = max(1, len(curve.points) // 2)
+    count = len(curve.points)
+    half = max(min(2, count - 1), count // 2)  # a line, where there are more than two points
     points = [*curve.points[:half], *((x, None) for x, _ in curve.points[half:])]
     return replace(curve, points=points, band=curve.band[:half])
 
@@ -231,9 +232,7 @@ def covered_text(figure: Figure, measured: ClaimResult) -> str:
     if figure.x:
         return "The lines stop halfway. Guess, and they go on."
     names = ", ".join(plain(curve.name) for curve, _ in series_of(figure, {"": measured}, "light"))
-    return (
-        f"Each row is one of these, in mixed order: {names}. Guess, and they get names and numbers."
-    )
+    return f"The rows in mixed order: {names}. Guess, and they get names and numbers."
 
 
 OUTCOME_COLOURS: Mapping[Theme, Mapping[Outcome, str]] = {
