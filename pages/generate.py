@@ -233,9 +233,14 @@ def outputs_view(about: Generation, search: study.Search, pretrained: Pretrained
         step=step,
         ranks=ranks,
     )
-    equation = lab.search_equation(settings, tree, path, step, f"{{{step + 1}}}")
     lab.details(
-        "Its score in numbers", partial(st.latex, equation, width="content"), "generate:score"
+        "Its score in numbers",
+        partial(
+            st.latex,
+            lab.search_equation(settings, tree, path, step, f"{{{step + 1}}}"),
+            width="content",
+        ),
+        "generate:score",
     )
     st.caption(
         lab.plain(
