@@ -385,13 +385,15 @@ def test_walk_lights_every_box_once_and_says_its_end(page: Page):
 def test_on_a_phone_next_shows_its_block_below_its_button(page: Page):
     page.set_viewport_size({"width": 390, "height": 800})
     page.emulate_media(reduced_motion="reduce")
-    open_page(page, PAGE)
+    open_page(page, "transformer")
     drawing = page.locator(".bd[data-ready='1']")
-    following = drawing.get_by_role("button", name="Next")
+    following = drawing.locator(".step").nth(1)
     wait_ready(page)
-    for _ in range(2):
+    for _ in range(5):
         click(following)
-        expect(drawing.locator(".chosen")).to_be_in_viewport(ratio=1)
+        wait_ready(page)
+        for block in drawing.locator(".chosen").all():
+            expect(block).to_be_in_viewport(ratio=1)
         expect(following).to_be_in_viewport(ratio=1)
         room = drawing.evaluate("""root => root.querySelector(".chosen").getBoundingClientRect().top
                                    - root.querySelector(".above").getBoundingClientRect().bottom""")

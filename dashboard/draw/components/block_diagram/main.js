@@ -84,7 +84,8 @@ function showChosen({ svg, chosen, window }) {
 function reveal(view) {
   const { root } = view, block = showChosen(view);
   if (!block) return;
-  const { top, bottom } = block.getBoundingClientRect(), wide = root.classList.contains("wide");
+  const lit = [...root.querySelectorAll(".chosen")].map((one) => one.getBoundingClientRect()), wide = root.classList.contains("wide");
+  const top = Math.min(...lit.map((one) => one.top)), bottom = Math.max(...lit.map((one) => one.bottom));
   if (top >= root.querySelector(".above").getBoundingClientRect().bottom && bottom <= innerHeight) return;
   const behavior = matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth";
   if (wide) block.scrollIntoView({ block: "nearest", behavior });
