@@ -657,12 +657,12 @@ def link_errors() -> list[str]:
 
 
 def moves(reading: lab.step_view.Reading, config: AttentionConfig) -> tuple[lab.Move, ...]:
-    """What to try: the weights, the causal mask, the score without √D, and a layer of six words and four heads.
+    """What to try: the causal mask, the score without √D, and a layer of six words and four heads.
 
     Each sets only what its words name, and its notice names the other choices of the settings, which stay; the last is
     a new layer.
     """
-    name, layer = lab.plain(reading.name), STARTS["layer"]
+    layer = STARTS["layer"]
     query, later = draw.hidden_from(reading)
 
     def move(label: str, notice: str, stage: int, **values: Any) -> lab.Move:
@@ -678,11 +678,6 @@ def moves(reading: lab.step_view.Reading, config: AttentionConfig) -> tuple[lab.
         query=query,
     )
     return (
-        move(
-            "See the weights",
-            f"The scores of {name} became weights. The next step multiplies the values by them.",
-            5,
-        ),
         *([hide] if later else []),
         move("Do not divide by √D", draw.undivided_text(reading, config), 5, score=Choice("dot")),
         move(
