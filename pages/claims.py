@@ -232,6 +232,7 @@ def _one(claim: Claim) -> None:
         lab.as_python(**{name: one for name, one in verdicts.items() if one})
     both = {"shipped": shipped, "own": own and own.measured}
     measured = {name: each for name, each in both.items() if each and each.results.cells}
+    picture = st.container()
     guess = draw_guess(claim, next(iter(measured.values()), None))
     if guess is not None:
         _results(claim, measured, guess)
@@ -242,8 +243,9 @@ def _one(claim: Claim) -> None:
                 _download("Replicate: your files", "own", as_shipped(own))
     elif isinstance(claim.guess, Pick):
         figure, hidden = claim.figures[0], dict([*measured.items()][:1])
-        _figure(figure, hidden, covered=True)
-        lab.caption(draw.covered_text(figure, *hidden.values()))
+        with picture:
+            _figure(figure, hidden, covered=True)
+            lab.caption(draw.covered_text(figure, *hidden.values()))
     lab.details(
         "Its source, its limits, and what would refute it",
         partial(_source, claim),

@@ -184,7 +184,7 @@ def results_figure(
             share=figure.unit == "share",
             floor=MIN_SHOWN,
         )
-        spec |= {"height": COVERED_HEIGHT} if covered else {}  # the question stands over it
+        spec |= {"height": COVERED_HEIGHT} if covered else {}  # the question is in sight, too
     else:
         # A row a condition: every seed a mark, over the 95 % interval of their mean
         rows = [

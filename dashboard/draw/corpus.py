@@ -41,13 +41,18 @@ EDGE = 12  # pixels right of a plot, for half of its last tick
 CHARTS_OTHER = "other"
 
 
+def axis_title(measure: study.Measure) -> str:
+    unit = "" if measure.unit in measure.meaning else f" ({measure.unit})"
+    return f"{measure.meaning}{unit}"
+
+
 def head_scatter(
     measurement: study.Measurement, x: study.Axis, y: study.Axis, picked: Head, theme: Theme
 ) -> Spec:
     """A point a head at the means of two measures, in the colour of its role, with both 95 % intervals."""
     ink, rows = Ink.of(theme), scatter_rows(measurement, x, y, theme)
     at = {
-        name: value_encoding(name, f"{axis.measure.meaning} ({axis.measure.unit})", ink)
+        name: value_encoding(name, axis_title(axis.measure), ink)
         for name, axis in (("x", x), ("y", y))
     }
     one = [row for row in rows if row["name"] == measurement.scores.name(picked)]
