@@ -41,19 +41,16 @@ EDGE = 12  # pixels right of a plot, for half of its last tick
 CHARTS_OTHER = "other"
 
 
-def axis_title(measure: study.Measure) -> str:
-    unit = "" if measure.unit in measure.meaning else f" ({measure.unit})"
-    return f"{measure.meaning}{unit}"
-
-
 def head_scatter(
     measurement: study.Measurement, x: study.Axis, y: study.Axis, picked: Head, theme: Theme
 ) -> Spec:
     """A point a head at the means of two measures, in the colour of its role, with both 95 % intervals."""
     ink, rows = Ink.of(theme), scatter_rows(measurement, x, y, theme)
     at = {
-        name: value_encoding(name, axis_title(axis.measure), ink)
-        for name, axis in (("x", x), ("y", y))
+        name: value_encoding(
+            name, one.meaning + ("" if one.unit in one.meaning else f" ({one.unit})"), ink
+        )
+        for name, one in (("x", x.measure), ("y", y.measure))
     }
     one = [row for row in rows if row["name"] == measurement.scores.name(picked)]
     unread = {"tooltip": False, "aria": False}
