@@ -383,7 +383,7 @@ def test_walk_lights_every_box_once_and_says_its_end(page: Page):
 
 
 def test_on_a_phone_next_shows_its_block_below_its_button(page: Page):
-    page.set_viewport_size({"width": 390, "height": 800})
+    page.set_viewport_size({"width": 390, "height": 844})
     page.emulate_media(reduced_motion="reduce")
     open_page(page, "transformer")
     drawing = page.locator(".bd[data-ready='1']")
