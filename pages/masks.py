@@ -178,7 +178,7 @@ def explore() -> None:
             lab.Move(
                 "Two words back",
                 _state(first=Choice.of("causal_local", lookback=2), join="alone"),
-                "Each word takes from itself and the two words before it. “How far a stack of layers reaches” counts how "
+                "Each word takes from itself and the two words before it. “How far layers reach” counts how "
                 "many such layers connect the last word with the first.",
             ),
             lab.Move(
@@ -206,19 +206,19 @@ def explore() -> None:
     lab.train_with("mask", controls.mask, key="masks:train")
     for label, view, key, linked in (
         (
-            "A batch of padded sentences",
+            "A padded batch",
             partial(batch, controls),
             "batched",
             Controls.padded.in_link,
         ),
         (
-            "How far a stack of layers reaches",
+            "How far layers reach",
             partial(stack, effect),
             "stacked",
             Controls.reach.in_link,
         ),
         (
-            "The same mask in PyTorch",
+            "In PyTorch",
             partial(in_pytorch, effect, controls, cell[0]),
             "pytorch",
             False,

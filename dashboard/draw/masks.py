@@ -183,7 +183,7 @@ def conditions(mask: Choice, head: int) -> str:
 # Why the future is hidden: two models over the steps of their training.
 
 
-MODELS, WRITTEN = ("With the mask", "Without the mask"), 10  # words of its text
+MODELS, WRITTEN = ("With the mask", "Without the mask"), 9  # words of its text
 FUTURE = """
 import altair as alt
 import pandas as pd
