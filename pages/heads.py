@@ -782,12 +782,18 @@ def to_random(controls: Controls, row: int, column: int) -> dict[str, lab.Move]:
         if missing
         else ""
     )
-    values = {**move.values, Controls.pin.now.key: pin}
-    return {"random": replace(move, values=values, notice=move.notice + other)}
+    return {
+        "random": replace(
+            move, values={**move.values, Controls.pin.now.key: pin}, notice=move.notice + other
+        )
+    }
 
 
 def moves(controls: Controls, own: dict[str, lab.Move]) -> list[lab.Move]:
     """What to try where the page is now; `own` are the moves of its picture."""
-    left_out = {controls.idea, "" if controls.real else "random"}
-    left_out |= {"minilm"} if controls.idea != "split" else set()
+    left_out = {
+        controls.idea,
+        "" if controls.real else "random",
+        "" if controls.idea == "split" else "minilm",
+    }
     return [move for name, move in (MOVES | own).items() if name not in left_out]
