@@ -135,7 +135,7 @@ SINGLE: tuple[Hit, ...] = (
         "Turn the temperature of softmax at step 5 of One query.",
         "",
         "one_query",
-        {"one:stage": 5},
+        {"one:stage": "5"},
     ),
     (
         "Temperature (Generate text)",

@@ -508,8 +508,8 @@ def split(controls: Controls) -> Shown:
         else None
     )
     notice = draw.target_text(controls.name_of(best), many.weights[best], controls.tokens)
-    own = {"minilm": replace(MOVES["minilm"], notice=notice), **to_random(controls, row, column)}
-    return question, partial(split_rest, controls, many, row, column), own
+    moves = {"minilm": replace(MOVES["minilm"], notice=notice), **to_random(controls, row, column)}
+    return question, partial(split_rest, controls, many, row, column), moves
 
 
 def split_rest(controls: Controls, many: study.Split, row: int, column: int) -> None:

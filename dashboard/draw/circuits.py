@@ -1,6 +1,7 @@
 """What a head can do: the graph of compositions, grids of measures, sentences and equations."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -136,15 +137,15 @@ def graph(circuits: Circuits, edges: Sequence[Edge], picked: Head, theme: Theme)
 def extremes_chart(shown: Extremes, unit: str, theme: Theme) -> Spec:
     """A bar a token: those that a circuit raises most, from the largest, then those that it lowers most."""
     low, high = (colour_scale(theme, signed=True)[at] for at in (2, -3))
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"token": token, "value": value, "end": max(value, 0.0), "text": signed(value)}
         for token, value in (*shown.most, *shown.least[::-1])
     ]
-    values = [0.0, *(float(row["value"]) for row in rows)]
+    values = [0.0, *(row["value"] for row in rows)]
     return bar_figure(
         rows,
         "token",
-        list(dict.fromkeys(str(row["token"]) for row in rows)),
+        list(dict.fromkeys(row["token"] for row in rows)),
         "value",
         Ink.of(theme),
         domain=[min(values), 1.2 * max(values)],

@@ -188,14 +188,14 @@ def results_figure(
     else:
         # A row a condition: every seed a mark, over the 95 % interval of their mean
         rows = [
-            (curve.name, curve.colour, *stats) for curve, stats in series_of(figure, sources, theme)
+            (curve.name, curve.colour, one) for curve, (one,) in series_of(figure, sources, theme)
         ]
         if covered:
             rows.sort(key=lambda row: row[2].mean)
             rows = [(name, *row[1:]) for name, row in zip(ascii_uppercase, rows, strict=False)]
         log = bool(figure.log)  # of either axis: the measure is across
         # an interval may end below 0
-        least = min((stats.low for *_, stats in rows), default=0.0) / 2 if log else -math.inf
+        least = min((stats.low for _, _, stats in rows), default=0.0) / 2 if log else -math.inf
         spec = seed_marks(
             figure.title,
             [(name, stats, colour, "circle") for name, colour, stats in rows],

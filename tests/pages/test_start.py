@@ -231,7 +231,8 @@ def test_a_stop_that_asks_says_what_it_showed_once_answered():
 )
 def test_a_stop_says_what_it_showed_once_it_is_done(at, key, value):
     stop = bars.STOPS[at]
-    app = open_at(stop.page, tour=str(at), **stop.query)
+    link: Any = stop.query
+    app = open_at(stop.page, tour=str(at), **link)
     assert_says(app, bars.STOPS[at].sentence)
     assert_says(set_state(app, key, value), f"Tour, {at + 1} of {len(bars.STOPS)}.", stop.showed)
     assert app.session_state["tour:awaited"][-1]

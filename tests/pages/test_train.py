@@ -157,7 +157,7 @@ def test_one_step_for_all_figures():
     run = create_run(small_run())
     maps = {"0:cross": np.full((1, 2, 4, 3), 1 / 3)}
     said = (Prediction(("a", "b"), ("b", "a"), ("a", "a")),)
-    scores = {"loss": 2.0, "expected": ((0.29, 0.1),), "even": 0.08, "held_out": 9}
+    scores: Any = {"loss": 2.0, "expected": ((0.29, 0.1),), "even": 0.08, "held_out": 9}
     for step in (0, 2, 4):
         changes = {"W_q": 0.1 * step, "norms": 0.01 * step}
         run.append(

@@ -246,12 +246,13 @@ def test_map_opens_on_the_head_that_adds_most_to_the_answer(app):
     result = measurements(writer_controls(text))
     stream, tokens = result.stream, result.tokens["causal"]
     assert tokens[stream.key] == stream.tokens[0] == "Mary" and stream.weight > 0.9
-    model, task = load_lab_decoder(WRITER)
+    loaded, task = load_lab_decoder(WRITER)
+    model: Any = loaded
     tokens_in = tuple(task.tokens(text))
-    _, written = without_heads(model, task, Example(tokens_in, (*tokens_in[1:], SPECIALS[PAD])))
+    _, written = without_heads(loaded, task, Example(tokens_in, (*tokens_in[1:], SPECIALS[PAD])))
     (answer,) = task.target_vocab.encode(tokens_in[stream.key : stream.key + 1])
     norm, read = model.norm.weight.detach(), model.output.weight[answer]
-    added = {}
+    added = dict[tuple[int, int], float]()
     for layer, each in enumerate(written):
         bias = model.layers[layer].causal.projection.output.bias.detach()
         whole = torch.from_numpy(result.outputs[f"layers.{layer}.causal"][-1])

@@ -666,7 +666,9 @@ TOPK = Claim(
             learned=LEARNED_WITH_ALL_KEYS,
         ),
     ),
-    figures=(Figure("Bits a character with k keys", BITS, x="keys kept, k", unit="positive", log="x"),),
+    figures=(
+        Figure("Bits a character with k keys", BITS, x="keys kept, k", unit="positive", log="x"),
+    ),
     limits="One small model of characters with windows of 64; long texts, where a choice saves most, are not measured. "
     "In such text the nearest characters say most, so the latest keys are a strong choice; where an answer "
     "stands far back they cannot be. "
