@@ -28,6 +28,15 @@ def open_board(page: Page, link: str = LINK) -> Page:
     return open_page(page, f"masks{link}", f"{BOARD}[data-cells*=x]")
 
 
+def test_a_move_takes_the_picked_cell_off_the_board(page):
+    open_board(page)
+    page.locator(f"{BOARD} .stage").focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(BOARD)).to_have_attribute("data-at", re.compile(r"\d,\d"))
+    page.get_by_role("button", name="Two words back").click()
+    expect(page.locator(BOARD)).to_have_attribute("data-at", "")
+
+
 def drawing(page: Page, cells: str) -> None:
     expect(page.locator(BOARD)).to_have_attribute("data-cells", cells)
     expect(page.get_by_label("Cells", exact=True)).to_have_value(cells)
