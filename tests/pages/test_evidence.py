@@ -221,7 +221,7 @@ test_what_it_opens = page_cases(
     {
         "a head and a query": Case(
             {},
-            ["gives the weight"],
+            ["Their product q·k is"],
             do=[("selectbox", HEAD, "L5·H7"), ("selectbox", QUERY, 4)],
             controls={HEAD: "L5·H7", QUERY: 4, KEY: 2},
             query={"head": "5.7", "cell": "4.2"},
@@ -331,7 +331,7 @@ def test_a_composition_is_one_number_in_all_sentences():
     value = f"{edge.score + level:.2f}"
     circuit = wiring.induction_circuit(load_lab_model("only-attention"))
     assert f"({value})" in circuits_draw.twice(circuits, circuit)
-    assert f"({value})" in circuits_draw.head_fact(circuits, edge.target)
+    assert f"({value})" in circuits_draw.reads_text(circuits, edge.target)
     assert f"**{value}**" in circuits_draw.edges_fact(circuits, "K")
     assert value in " ".join(circuits_draw.equations(circuits, edge.target, {"K": edge}))
     (line, *_) = circuits_draw.graph(circuits, [edge], edge.target, "light")["layer"][0]["data"][

@@ -350,7 +350,7 @@ def efficient() -> Lesson:
                 "attention need?",
                 f"{flops('exact', 4096) / flops('exact', 2048):g}",
                 tolerance=0.05,
-                hint="See *grow as*, the column after *FLOPs*.",
+                hint="Open *All numbers of each kernel*: how they grow stands after the FLOPs.",
             ),
             make_question(
                 "numbers",

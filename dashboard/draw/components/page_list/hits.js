@@ -40,7 +40,7 @@ export const HITS = [
 ["Your own mechanism (formula)", "Write the score of a query and a key as a rule of your own.", "make my own score mask normalizer custom design invent build", "mechanisms", {"mechanisms:axis": "position", "mechanisms:position": "formula"}],
 ["Two models, one text", "Compare the heads of two pretrained models.", "compare two models side by side difference", "two_models", {"two_models:mode": "models"}],
 ["Make a lesson", "Put your own text and questions beside a page.", "create write build class teacher", "lessons", {"lessons:part": "Make a lesson"}],
-["Temperature", "Turn the temperature of softmax at step 5 of One query.", "", "one_query", {"one:stage": 5}],
+["Temperature", "Turn the temperature of softmax at step 5 of One query.", "", "one_query", {"one:stage": "5"}],
 ["Temperature (Generate text)", "Sample a text, less or more at random.", "", "generate", {"generate:strategy": "Sampling"}],
 ["A model of the Hugging Face Hub", "Type its name, as owner/name, into the box.", "hub download load huggingface my own model", "pretrained", {"inside:model": "Another model…"}],
 ["BERT: its heads", "See the 72 heads of MiniLM, a small BERT.", "attention maps", "pretrained", {"inside:model": "all-MiniLM-L6-v2"}],
