@@ -7,6 +7,7 @@ one, so that the first page imports no torch; `make generated` writes it.
 import json
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import streamlit as st
 
@@ -20,7 +21,7 @@ BEFORE, AFTER = "export const HITS = ", ";\n"
 PICKED = SessionValue("", "search:picked")
 # Its title and the line below it, other words by which a reader may look for it, the page, "" for the files of the one
 # that is open, and values of its widgets.
-Hit = tuple[str, str, str, str, dict[str, str]]
+Hit = tuple[str, str, str, str, dict[str, Any]]
 OTHER_NAMES = {
     "additive": "Bahdanau",
     "general": "Luong",
@@ -71,7 +72,8 @@ WORDS = {
     "compare": "compare mechanisms variants difference",
     "efficient": "Flash attention FLOPs memory fast time benchmark long context complexity quadratic",
     "cards": "Llama GPT DeepSeek Qwen Mistral Gemma architecture parameters size",
-    "pretrained": "MiniLM BERT load open my own model Hugging Face visualize plot attention map heatmap weights heads",
+    "pretrained": "MiniLM BERT load open my own model upload attention matrix array picture image patches "
+    "Hugging Face visualize plot attention map heatmap weights heads",
     "inside_weight": "why is this attention weight large q k product",
     "head_roles": "previous token pattern what does a head do learn look at",
     "circuits": "OV QK circuit copying head copies a word composition induction interpretability",
@@ -135,7 +137,21 @@ SINGLE: tuple[Hit, ...] = (
         "Turn the temperature of softmax at step 5 of One query.",
         "",
         "one_query",
-        {"one:stage": "5"},
+        {"one:stage": 5},
+    ),
+    *(
+        (
+            f"{name} ({does})",
+            f"See what {name} does to a sentence, on Positions.",
+            words,
+            "positions",
+            {"positions:position": key, "positions:idea": "encoding"},
+        )
+        for key, name, does, words in (
+            ("rope", "RoPE", "its rotations", "rotary position embedding"),
+            ("alibi", "ALiBi", "its penalty of distance", "linear biases"),
+            ("sinusoidal", "Sinusoidal", "its waves", "sinusoids sine cosine positional encoding"),
+        )
     ),
     (
         "Temperature (Generate text)",

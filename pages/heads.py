@@ -337,7 +337,9 @@ def draw_split(
         )
     of = "" if chosen == usual else f" {controls.name_of(best)}, and"
     of = f" Maps:{of} those of the {many.heads} heads with the largest weight on another word."
-    above = "Above each: that weight, and what its rows take most from, on average."
+    above = (
+        "Above each: its weight in the picked cell, and what its rows take most from, on average."
+    )
     lab.caption(f"{of * (len(chosen) < many.heads)} {above}")
     return (row, shown[0][1]), best, chosen
 
@@ -455,11 +457,12 @@ def explore() -> None:
     controls = draw_controls()
     with lab.picture("heads"):
         view = show(controls)
+    notice = st.container()
     if view is not None:
         question, rest, own = view
         if question is not None:
             lab.predict(f"heads:{controls.idea}", question)
-        lab.try_this("heads", moves(controls, own))
+        lab.try_this("heads", moves(controls, own), notice)
         lab.paragraph(f"## What it means\n\n{draw.MEANING[controls.idea]}", width=560)
         rest()
         lab.details("Equation, paper and code", partial(sources, controls), "heads:source")

@@ -385,6 +385,7 @@ def draw_controls(row: lab.Place) -> AttentionConfig | None:
             # From the server's own stage: a second press that interrupts a run brings the browser's older one.
             on_click=lambda: move_stage(following(Controls.shown_stage.value, skips)),
             disabled=stage == 6,
+            help="Without a mask, step 4 changes nothing and is skipped." if skips else None,
             key="one:next",
         )
         if stage == 5 and "temperature" in config.normalizer.kwargs:

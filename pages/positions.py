@@ -204,6 +204,7 @@ def explore() -> None:
     with picture, lab.shown_errors(ValueError):
         config = controls.config
         parts = show(controls)
+    notice = st.container()
     if controls.tokens:
         words = controls.tokens[:GUIDE_TOKENS]
         changes = lab.cached(study.shift_changes, GUIDE_CONFIG, words, controls.seed)
@@ -225,7 +226,7 @@ def explore() -> None:
             lab.Move(
                 "Move the sentence",
                 Controls.state(position=Choice("rope"), idea="shift", shift=5),
-                "The same words have the same scores five positions later. With sinusoids, one changes.",
+                "The same words have the same scores five positions later. With sinusoids, they change.",
             ),
             lab.Move(
                 "Prefer near words",
@@ -234,6 +235,7 @@ def explore() -> None:
                 "from far and some from near.",
             ),
         ),
+        notice,
     )
     if parts is not None:
         st.markdown(f"## What it means\n\n{controls.item.meaning}")

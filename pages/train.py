@@ -147,12 +147,12 @@ def page() -> None:
     same = shown is not None and config is not None and not study.differing([shown, config])
     lab.try_this("train", moves(draw.what_to_do(same, data.live, bool(goes_on))))
     lab.paragraph(
-        "**What it means.** Nobody programs where a model attends. The gradient of the loss moves every matrix, "
-        "$W_q$ and $W_k$ until the query of an output matches the key of the input that helps: the map starts nearly "
-        "uniform and becomes sharp."
+        "**What it means.** Nobody programs where a model attends. The gradient of the loss moves every matrix. "
+        "It moves $W_q$ and $W_k$ until the query of an output matches the key of the input that helps: the map starts "
+        "nearly uniform and becomes sharp."
     )
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
-        st.caption("The path ends here. Test what you know, or read on below:", width="content")
+        st.caption("The path ends here. Test what you know, or read on:", width="content")
         for step in map(lab.step_of, ("questions", "lessons")):
             st.page_link(step.page(), label=step.title, icon=step.icon, query_params={})
 

@@ -446,7 +446,10 @@ def _meeting(met: study.Meeting, score: str) -> None:
     lab.fact(draw.meeting_text(met))
     st.latex(draw.meeting_equation(met, score), width="content")
     if score == "dot":
-        lab.caption("The score here is q · k itself. The next page divides it by √D.")
+        lab.caption(
+            "The score here is q · k itself, and a key is its own value. The next page divides by √D, and makes both "
+            "by matrices."
+        )
 
 
 def _training(live: Comparison) -> None:

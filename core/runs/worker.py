@@ -176,7 +176,10 @@ def _finished(last: Record, run: Run) -> str:
     from_best = "" if best is None else f"{which}; its weights are used."
     if config.keep_best and smallest not in (None, used := best or last.step):
         from_best = f"{which}, whose weights are no longer saved; those of step {used:,} are used."
-    return f"Finished after {last.step:,} steps in {last.elapsed:.1f} s.{capped}{from_best}"
+    return (
+        f"Finished after {last.step:,} steps in {last.elapsed:.1f} s, {last.train_seconds:.1f} s of them training."
+        f"{capped}{from_best}"
+    )
 
 
 def memory_limit_mb() -> float:

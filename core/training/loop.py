@@ -296,7 +296,8 @@ def weight_changes(session: Session) -> dict[str, float]:
 
     Parts are the four matrices of attention, of all layers together, and whatever else the model has.
     """
-    weights, start = dict(session.model.named_parameters()), session.start
+    start = session.start
+    weights = {name: one for name, one in session.model.named_parameters() if name in start}
     norms = [
         torch._foreach_norm([weight - start[name] for name, weight in weights.items()]),
         torch._foreach_norm([start[name] for name in weights]),

@@ -73,6 +73,8 @@ def press_text(before: study.MaskEffect, after: study.MaskEffect, cell: tuple[in
     largest = f"“{names[other]}” ({share_text(old[other])} → {share_text(new[other])})"
     if not after.allowed[i].any():
         rest = "no key is left"
+    elif not before.allowed[i].any():
+        rest = f"it gets **{share_text(new[j])}**; no key was left before"
     elif sign > 0:
         rest = f"it gets **{share_text(new[j])}**, most of it from {largest}"
     else:

@@ -719,6 +719,9 @@ def unchanged_text(config: AttentionConfig, named: Collection[str]) -> str:
         if axis not in named
         and (choice := getattr(config, axis)).key != getattr(AttentionConfig(), axis).key
     ]
+    warmth = config.normalizer.kwargs.get("temperature", 1.0)
+    if "normalizer" not in named and warmth != 1.0:
+        names.append(f"temperature {warmth:g}")
     return f" Unchanged: {', '.join(names)}." if names else ""
 
 

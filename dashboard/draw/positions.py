@@ -378,11 +378,11 @@ def sentence_rows(effect: study.ShuffleEffect, item: Entry) -> str:
 def moved_words(effect: study.ShiftEffect, k: int) -> Words:
     verdict, sign = "**the same** scores", "="
     if effect.difference.any():
-        changed = f"one changes by **{number(effect.largest)}**, in head {effect.head}"
+        changed = f"they change by up to **{number(effect.largest)}**, in head {effect.head}"
         verdict, sign = f"other scores: {changed}", r"\neq"
     return (
-        f"{k} positions later the same words have {verdict}. With sinusoids added to the input, one changes by "
-        f"{number(effect.sinusoidal)}."
+        f"{k} positions later the same words have {verdict}. With sinusoids added to the input, they change by up "
+        f"to {number(effect.sinusoidal)}."
     ), (
         rf"s_{{i+k,\,j+k}} {sign} s_{{ij}}",
         rf"\max\,|s_{{i+{k},\,j+{k}}} - s_{{ij}}| = {latex(effect.largest)}",

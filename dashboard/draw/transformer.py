@@ -41,10 +41,18 @@ def of_model(whole: Part) -> str:
 
 
 def of_answer(stream: Stream, text: str, tokens: Sequence[str]) -> str:
+    answer, now = plain(stream.tokens[0]), float(stream.shares[-1, 0])
+    *needed, key = stream.needed
+    said = (
+        f"After “{plain(' '.join(text.split()[-2:]))}” comes **{answer}** ({share_text(now)}). "
+        f"**{head_name(stream.layer, stream.head)}** adds most to it: it takes **{number(stream.weight)}** from "
+        f"“{plain(tokens[stream.key])}”."
+    )
+    if stream.without[0] < 0.99 * now or stream.without_needed[0] >= 0.99 * now:
+        return said
     return (
-        f"After “{plain(' '.join(text.split()[-2:]))}” comes **{plain(stream.tokens[0])}** "
-        f"({share_text(float(stream.shares[-1, 0]))}). The head that adds most to it, "
-        f"**{head_name(stream.layer, stream.head)}**, takes **{number(stream.weight)}** from “{plain(tokens[stream.key])}”."
+        f"{said} Needed most is {head_name(*needed)}, which takes from “{plain(tokens[key])}”: without it, {answer} has "
+        f"{share_text(stream.without_needed[0])}."
     )
 
 

@@ -178,12 +178,13 @@ def forget_other_runs(page: str, *shown: str) -> None:
             write_link(name, None)
 
 
-# the session's key that a stop of the tour waits for, its value at first, and whether it has another in the bar's words
-AWAITED = SessionValue[tuple[str, Any, bool]](("tour:none", None, False), "tour:awaited")
+# the session's keys that a stop of the tour waits for, their values at first, and whether the bar says that one changed
+Awaited = tuple[tuple[str, Any], ...]
+AWAITED = SessionValue[tuple[Awaited, bool]](((), False), "tour:awaited")
 
 
-def has_changed(key: str, start: Any) -> bool:
-    return bool(st.session_state.get(key, start) != start)
+def has_changed(awaited: Awaited) -> bool:
+    return any(st.session_state.get(key, start) != start for key, start in awaited)
 
 
 def fragment(view: Callable[..., Any]) -> Callable[..., Any]:
@@ -192,8 +193,8 @@ def fragment(view: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(view)
     def begin(*args: Any) -> Any:
         restore_bound_values()
-        key, start, done = AWAITED.value
-        if reruns_alone() and has_changed(key, start) != done:
+        awaited, done = AWAITED.value
+        if reruns_alone() and has_changed(awaited) != done:
             st.rerun(scope="app")
         with recording(), refusals():
             return view(*args)

@@ -15,7 +15,16 @@ from typing import Any
 import streamlit as st
 
 from dashboard.draw.formats import plain
-from dashboard.fields.link import AWAITED, BOUND, KEEP, has_changed, one_of, take_link, write_link
+from dashboard.fields.link import (
+    AWAITED,
+    BOUND,
+    KEEP,
+    Awaited,
+    has_changed,
+    one_of,
+    take_link,
+    write_link,
+)
 from dashboard.fields.reset import BUILT, forget_page, request_reset
 from dashboard.navigation import step_of
 from dashboard.server.session import SessionValue
@@ -410,13 +419,13 @@ class Stop:
     sentence: str
     showed: str
     query: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
-    # the session's key of what it asks for, where that is no prediction, and its value before
-    awaits: tuple[str, Any] = ("tour:none", None)
+    # the session's keys of what it asks for or speaks of, where that is no prediction, and their values before
+    awaits: Awaited = ()
 
     def says(self) -> str:
         """What the bar says: once what it asks for is done, what the stop showed."""
-        done = has_changed(*self.awaits)
-        AWAITED.value = *self.awaits, done
+        done = has_changed(self.awaits)
+        AWAITED.value = self.awaits, done
         asks = self.sentence.startswith("**Predict")
         return self.showed if done or (asks and guide.answered(self.page)) else self.sentence
 
@@ -429,16 +438,17 @@ STOPS = (
     ),
     Stop(
         "one_query",
-        "Press **Next** to step 5, turn **Temperature**; **cat** gets its output at step 6.",
+        "Go to step 5 and turn **Temperature**; **cat** gets its output at step 6.",
         "A query is compared with every key; the softmax makes weights of the scores.",
         {"one:start": "simple", "one:tokens": TOUR_SENTENCE, "one:query": "cat"},
+        (("one:temperature", 1.0), ("one:start", "simple")),
     ),
     Stop(
         "heads",
         "In L3·H1 “it” takes from “animal”. Press **H11** of **layer 5**: it does there, too.",
         "Each head has its own map, and can follow its own relation.",
         {"heads:start": "minilm", "heads:pin": "10.2"},  # it, animal: also at other layers
-        ("heads:pressed:now", None),
+        (("heads:pressed:now", None), ("heads:start", "minilm")),
     ),
     Stop(
         "positions",
@@ -449,24 +459,25 @@ STOPS = (
             "positions:idea": "Shuffle the words",
             "positions:tokens": TOUR_SENTENCE,
         },
-        ("positions:order", 1),
+        (("positions:order", 1),),
     ),
     Stop(
         "masks",
         "Press a ✕ or a ✓, and watch that row of weights.",
         "A causal mask hides the words that come later.",
         {"masks:tokens": TOUR_SENTENCE},
-        ("masks:first", "causal"),
+        (("masks:first", "causal"), ("masks:join", "alone")),
     ),
     Stop(
         "transformer",
-        "How does the model find the next word? Press **Next step** up to the output.",
+        "How does the model find the next word? **Next step** leads to it, up to the output.",
         "A Transformer stacks attention and feed-forward; a head with a large weight need not matter to the answer.",
     ),
     Stop(
         "train",
         "This model learned to reverse letters. Press **Train** to watch one learn.",
         "Training forms the weights: a map that was even at first shows what the task needs.",
+        awaits=(("train:drawn", "example_run"),),
     ),
 )
 

@@ -486,8 +486,9 @@ def note_other_settings(
         return
     names, texts = [*map(plain, apart)], next(iter(apart.values()))
     which = f"**{', '.join(names[:3])}**" + (f" and {len(names) - 3} more" if names[3:] else "")
-    if len(names) == 1 and study.MISSING not in texts and max(map(len, texts)) < 24:
-        which = f"**{names[0]} {plain(texts[0])}**, not {plain(texts[1])}"
+    if study.MISSING not in texts and max(map(len, texts)) < 24:
+        more = f", and {len(names) - 1} more" if names[1:] else ""
+        which = f"**{names[0]} {plain(texts[0])}**, not {plain(texts[1])}{more}"
     with place:
         st.markdown(f"Trained with other settings: {which}. Press **{start}**.")
         # of each element: on a phone, Train's container has no box of its own

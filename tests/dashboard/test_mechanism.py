@@ -448,6 +448,8 @@ def test_what_is_picked_opens_also_on_its_own_page():
         ("softmax · term, seen on Normalizers", "glossary:find", "softmax"),
         ("perplexity", "glossary:find", "perplexity"),
         ("Temperature · Turn", "one:temperature", 1.0),
+        ("RoPE (its rotations)", "positions:position", "rope"),
+        ("Sinusoidal (its", "positions:position", "sinusoidal"),
         ("One vector", "claims:choice", "bottleneck"),
         ("Llama 3.1", "cards:model", "llama3"),
         ("induction · model", "inside:model", "induction"),
