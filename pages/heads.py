@@ -350,9 +350,13 @@ def every_layer(
     """Draw how much one word takes from another in each head of MiniLM; a press of a cell opens that head."""
 
     def open_head(cell: lab.Pair) -> None:
-        Controls.set(layer=cell[1])
-        Controls.pressed.pin((cell[1], cell[0]))
-        Controls.pin.pin((row, column))  # the other layer shows the same words
+        head, layer = cell
+        weights, names = layers[layer].weights, controls.tokens
+        Controls.set(layer=layer)
+        Controls.pressed.pin((layer, head))
+        # what the same word takes from there
+        _, key = study.word_targets(weights, names, [head], row, None)[0]
+        Controls.pin.pin((row, key))
 
     words = f"“{controls.tokens[row]}” → “{controls.tokens[column]}”"
     lab.multiples(
@@ -511,7 +515,7 @@ def split(controls: Controls) -> Shown:
         else None
     )
     notice = draw.target_text(controls.name_of(best), many.weights[best], controls.tokens)
-    moves = {"minilm": replace(MOVES["minilm"], notice=notice), **to_random(controls, row, column)}
+    moves = {"minilm": replace(MOVES["minilm"], notice=notice)}
     return question, partial(split_rest, controls, many, row, column), moves
 
 
@@ -589,7 +593,7 @@ def shared(controls: Controls) -> Shown:
     query, column = int(weights.max(-1).argmax()), None  # the query with the largest weight
     if controls.real:
         query, column = study.largest_word_cell(weights[None], controls.tokens)
-    pin = Controls.pin.pin(
+    Controls.pin.pin(
         lab.multiples(
             tiles,
             controls.tokens,
@@ -620,8 +624,7 @@ def shared(controls: Controls) -> Shown:
             f"{sizes} The number of scores becomes four times as large, but scores are not stored.",
         ),
     )
-    own = to_random(controls, *(pin or (query, query if column is None else column)))
-    return question, partial(shared_rest, controls, names, caches), own
+    return question, partial(shared_rest, controls, names, caches), {}
 
 
 def shared_rest(
@@ -696,8 +699,7 @@ def subtract(controls: Controls) -> Shown:
         min(range(3), key=lambda index: abs(options[index] - total)),
         (f"{sums} It would be 0 only with λ = 1.", sums, f"{sums} It would be 1 only with λ = 0."),
     )
-    own = to_random(controls, *(pin or cell))
-    return question, partial(subtract_rest, controls, two, pin or cell), own
+    return question, partial(subtract_rest, controls, two, pin or cell), {}
 
 
 def subtract_rest(controls: Controls, two: study.TwoMaps, cell: lab.Pair) -> None:
@@ -752,7 +754,8 @@ MOVES = {
     ),
     "random": lab.Move(
         "Random weights",
-        Controls.state(weights="random"),
+        # whole words are read there, so a cell of MiniLM's tokens is none of theirs
+        Controls.state(weights="random") | {Controls.pin.now.key: None},
         "The heads differ here by chance. In MiniLM, training made them different.",
     ),
     "split": lab.Move(
@@ -772,24 +775,6 @@ MOVES = {
         "In the map A₁ − λA₂, purple cells are weights below 0. A softmax alone cannot make them.",
     ),
 }
-
-
-def to_random(controls: Controls, row: int, column: int) -> dict[str, lab.Move]:
-    """The move to random weights, with the same two words; it says so where one is none of theirs."""
-    move, words = MOVES["random"], [word.casefold() for word in controls.words]
-    names = [controls.tokens[at].casefold() for at in (row, column)]
-    missing = [lab.plain(name) for name in names if name not in words]
-    pin = None if missing else tuple(map(words.index, names))
-    other = (
-        f" Whole words are read here: “{missing[0]}” is none, so another is shown."
-        if missing
-        else ""
-    )
-    return {
-        "random": replace(
-            move, values={**move.values, Controls.pin.now.key: pin}, notice=move.notice + other
-        )
-    }
 
 
 def moves(controls: Controls, own: dict[str, lab.Move]) -> list[lab.Move]:

@@ -445,8 +445,8 @@ STOPS = (
     ),
     Stop(
         "heads",
-        "In L3·H1 “it” takes from “animal”. Press **H11** of **layer 5**: it does there, too.",
-        "Each head has its own map, and can follow its own relation.",
+        "In L3·H1 “it” takes from “animal”. Press **H2** of **layer 0**: what does it take from there?",
+        "Each head follows its own relation: L3·H1 the noun of “it”, L0·H2 the word before.",
         {"heads:start": "minilm", "heads:pin": "10.2"},  # it, animal: also at other layers
         (("heads:pressed:now", None), ("heads:start", "minilm")),
     ),

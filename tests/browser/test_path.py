@@ -10,6 +10,7 @@ from dashboard.draw.formats import number
 from dashboard.ui import bars
 from tests.browser.helpers import (
     box_of,
+    cell,
     click,
     enter,
     open_page,
@@ -99,15 +100,15 @@ def test_the_cell_that_the_tour_asks_for_is_in_sight(page, width, height):
     stop = next(one for one in bars.STOPS if one.page == "heads")
     page.set_viewport_size({"width": width, "height": height})
     open_page(page, "heads?tour=2&heads:start=minilm&heads:pin=10.2")
-    bar, cells = page.locator(".st-key-tour-bar"), page.locator(".st-key-heads-layers .over").first
+    bar, cells = page.locator(".st-key-tour-bar"), page.locator(".st-key-heads-layers .tile")
     wait_ready(page)
-    sees(page, "Press H11 of layer 5")
-    box, above = box_of(cells), box_of(bar)["y"]
-    x, y = box["x"] + box["width"] - 14, box["y"] + box["height"] - 14  # layer 5, the last head
+    sees(page, "Press H2 of layer 0")
+    (x, y), above = cell(cells, 2, 0), box_of(bar)["y"]
     assert y + 12 <= (above if width == 390 else height)  # a phone has the bar at the bottom
     page.mouse.click(x, y)
     sees(page, stop.showed)
-    sees(page, "in L5·H11")
+    sees(page, "in L0·H2")
+    expect(page.locator(".st-key-heads-layers .pair")).to_have_text("H2, layer 0")
 
 
 # Beside a page's title: its link goes to the clipboard, and Reset brings the page back to its start.

@@ -8,15 +8,17 @@ import pytest
 import torch
 
 from core.attention import AttentionConfig, Choice
+from core.interpret.trace import previous_token
 from core.pretrained import load_minilm
 from core.seeding import pooled_layer, seeded_layer
 from core.studies import heads as compute
 from core.tokens import SENTENCE, embed, labels, tokenize
 from dashboard.draw import heads as draw
-from dashboard.draw.formats import SPACE
+from dashboard.draw.formats import SPACE, share_text
+from dashboard.ui import bars
 from pages import heads
 from tests.cases import each
-from tests.pages.app import Case, html_text, open_at, page_cases, page_text, set_control
+from tests.pages.app import Case, html_text, open_at, page_cases, set_control
 
 TOKENS = ("The", "animal", "was", "too", "tired", ".")
 RANDOM = compute.random_qkv(TOKENS, 64, 4, 126)
@@ -111,16 +113,31 @@ test_what_it_says = page_cases(
 
 
 @each("idea", heads.IDEAS)
-def test_random_weights_keep_the_word_or_say_it(idea):
-    for pin, kept in (("10.2", True), ("10.3", False)):  # it, animal; it, didn
-        at = open_at("heads", "heads:", start="minilm", pin=pin, idea=heads.IDEAS[idea])
-        move = next(one for one in at.button if one.label == "Random weights")
-        move.click().run()
-        row, column = at.session_state["heads:pin:now"] or (None, None)
-        words = labels(tokenize(compute.MINILM_TEXT).tokens)
-        assert (row is not None and (words[row], words[column]) == ("it", "animal")) is kept
-        assert ("“didn” is none" in page_text(at)) is not kept
-        assert not kept or idea == "shared" or ">it</span> takes" in html_text(at)
+def test_random_weights_name_the_largest(idea):
+    at = open_at("heads", "heads:", start="minilm", pin="10.2", idea=heads.IDEAS[idea])
+    next(one for one in at.button if one.label == "Random weights").click().run()
+    assert at.session_state["heads:pin:now"] is None
+    words = labels(tokenize(compute.MINILM_TEXT).tokens)
+    weights = compute.split(compute.random_qkv(words, 64, 4, 126), 4).weights
+    row, column = compute.largest_word_cell(weights, words)
+    largest = share_text(weights[:, row, column].max())
+    assert idea != "split" or f"“{words[column]}” in L0·H" in html_text(at)
+    assert idea != "split" or f"{largest}</" in html_text(at)
+
+
+def test_the_tour_shows_two_relations():
+    """The second head of the tour is the one that takes most from the word before."""
+    previous = {
+        (layer, head): float(one)
+        for layer in range(compute.MINILM_LAYERS)
+        for head, one in enumerate(
+            previous_token(compute.split(compute.saved_qkv(layer), 12).weights)
+        )
+    }
+    layer, head = max(previous, key=previous.__getitem__)
+    stop = next(one for one in bars.STOPS if one.page == "heads")
+    assert f"**H{head}** of **layer {layer}**" in stop.sentence and previous[layer, head] > 0.9
+    assert f"L{layer}·H{head} the word before" in stop.showed
 
 
 @each("layer", range(6))

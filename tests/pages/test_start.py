@@ -227,7 +227,7 @@ def test_a_stop_that_asks_says_what_it_showed_once_answered():
 
 @each(
     ("at", "key", "value"),
-    [(2, "heads:pressed:now", (5, 11)), (3, "positions:order", 2), (4, "masks:first", "none")],
+    [(2, "heads:pressed:now", (0, 2)), (3, "positions:order", 2), (4, "masks:first", "none")],
 )
 def test_a_stop_says_what_it_showed_once_it_is_done(at, key, value):
     stop = bars.STOPS[at]

@@ -54,7 +54,8 @@ export function showUnder(tile, picked) {
   value.textContent = "";
   if (!picked || picked.j < 0) return;
   element(pair, "b", "mark").textContent = tile.queries[picked.i];
-  element(pair, "span").textContent = ` → ${tile.keys[picked.j]}`;
+  // of a board that is no map of queries and keys, a row does not take from a column
+  element(pair, "span").textContent = `${tile.reads ? " → " : ", "}${tile.keys[picked.j]}`;
   const cell = readCell(tile, picked.i, picked.j);
   value.textContent = cell.masked ? (cell.visible ? "masked" : tile.absent ?? "sees no key") : valueText(tile, cell);
   value.classList.toggle("none", cell.masked);

@@ -31,8 +31,8 @@ export function differenceOf(board, a, b, end) {
 }
 
 function makeTile(board, own) {
-  const { queries, keys, absent, window, signedTheme, theme } = board;
-  return { ...own, queries, keys, absent, window, theme: own.signed ? signedTheme : theme, pool: "mean", numbers: true };
+  const { queries, keys, reads, absent, window, signedTheme, theme } = board;
+  return { ...own, queries, keys, reads, absent, window, theme: own.signed ? signedTheme : theme, pool: "mean", numbers: true };
 }
 
 /** How many maps stand in a row, how wide each is. @param {Board} board */
