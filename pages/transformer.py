@@ -169,7 +169,7 @@ def trained_subject(row: lab.Grid, source: str) -> study.Subject:
     task = task_entry(subject.task.key)
     with row.cell(column_span=3):
         lab.caption(
-            f"{task.name}: {task.meaning} {task.look} Random weights, under “Another model”, build another one."
+            f"{task.name}: {task.meaning} {task.look} To build your own, pick random weights under “Another model”."
         )
     return subject
 
@@ -511,7 +511,8 @@ def depth_view(controls: study.Subject) -> None:
     lab.caption(
         f"Untrained models of this shape, mean of {study.SEEDS} seeds, the same {study.BATCH} examples. First layer: "
         f"{lab.number(after.mean[0])} ± {lab.number(after.std[0])} after, {lab.number(before.mean[0])} ± "
-        f"{lab.number(before.std[0])} before, {lab.number(bare.mean[0])} ± {lab.number(bare.std[0])} without the sum."
+        f"{lab.number(before.std[0])} before, {lab.number(bare.mean[0])} ± {lab.number(bare.std[0])} without the sum. "
+        "Without the sum a decoder alone has more of its gradient left than one with an encoder and cross-attention."
     )
 
 

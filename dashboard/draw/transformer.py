@@ -62,15 +62,14 @@ ABOUT = {
     "series, into a vector: a list of numbers.",
     "Column embedding": "Each column of the table becomes a vector, a list of numbers: a number by a linear map, a "
     "category by a learned table.",
-    "target": "Each output token becomes a vector: a list of numbers, looked up in a learned table. The model reads "
-    "the right output after a start mark and predicts each next token (teacher forcing); in use it reads its own "
-    "output.",
+    "target": "Each output token becomes a vector: a list of numbers from a learned table. The model reads the right "
+    "output after a start mark and predicts each next token (teacher forcing); in use, its own.",
     "text": "Each token becomes a vector: a list of numbers from a learned table.",
-    "both": "Each token becomes a vector: a list of numbers, looked up in a learned table. Input, start mark and right "
-    "output are one sequence; from the mark on, the model predicts each next token (teacher forcing).",
+    "both": "Each token becomes a vector: a list of numbers from a learned table. Input, start mark and right output "
+    "are one sequence; from the mark on, the model predicts each next token (teacher forcing).",
     "places": "A vector that depends only on the position is added: attention itself ignores the order of tokens.",
     "attention": "Every token takes from every token of the same sequence. Each head has its own weights.",
-    "causal": "Each token takes from itself and from earlier tokens only.",
+    "causal": "Each token takes from itself and earlier tokens.",
     "cross": "Each output token takes from the whole input what it needs: queries come from the "
     "decoder, keys and values from the encoder.",
     "feed_forward": "Changes each token’s vector on its own, by linear maps with an activation between them.",
@@ -240,31 +239,25 @@ def _read(block: Block, path: str, stream: Stream) -> Block:
         title = f"Layer {layer}: “{leader}” {'takes the lead' if takes else 'leads'}"
     elif name == "around_causal+":
         about = (
-            "The residual stream is the running sum of what attention and feed-forward add. Without any Add, each would "
-            f"replace it: {_without(answer, stream.without_add)}."
+            "Each layer adds to what is there, the residual stream, instead of replacing it. Without any Add a word’s "
+            f"own vector is lost: {_without(answer, stream.without_add)}."
         )
     elif name == "feed_forward":
-        about += " Norm and Add stand around it, too."
+        about += " Norm brings each vector to one scale first, as before attention."
     if block.maps is not None and int(layer) == stream.layer:
         cell = stream.head, len(tokens) - 1, stream.key
         row = block.maps[stream.head, -1]
         title = f"Layer {layer}, head {stream.head}: “{last}” takes from {tokens[stream.key]}"
         about += (
             f" Of {stream.heads} heads, this one adds most to {answer}’s score (logit); without it "
-            f"{_without(answer, stream.without)}."
+            f"{_without(answer, stream.without)}"
         )
-        *needed, key = stream.needed
         now = float(stream.shares[-1, 0])
-        if stream.without[0] >= 0.99 * now > stream.without_needed[0]:
-            about += (
-                f" A large weight is not yet a need: without {head_name(*needed)}, which takes from {tokens[key]}, "
-                f"{_without(answer, stream.without_needed)}."
-            )
+        spare = stream.without[0] >= 0.99 * now > stream.without_needed[0]
+        about += ": a large weight is not yet a need." if spare else "."
         order = np.argsort(-row, kind="stable")[:4]
         weights = with_rest([(tokens[i], float(row[i])) for i in order], len(tokens))
         bars = [Bars(f"“{last}” takes from", weights)]
-    if block.maps is not None:
-        about += " Norm brings each vector to one scale first; RoPE rotates queries and keys by position."
     next_rows = [(f"{word} {share_text(one)}", one) for word, one in stream.says[at]]
     table = [Bars("would say next", tuple(next_rows[-MAX_TOKENS:]))]
     sums = whole or name == "around_causal+"

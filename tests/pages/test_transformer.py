@@ -17,6 +17,7 @@ from core.studies.transformer import (
     BATCH,
     Depth,
     Subject,
+    by_depth,
     drop_residual,
     measurements,
     seeded,
@@ -27,7 +28,7 @@ from core.studies.transformer import (
 from core.tasks import PAD, SPECIALS, Example, TaskConfig, make_task
 from dashboard.draw.formats import number
 from dashboard.draw.page_views import cells, is_attention, kind_and_layer, stacks_of
-from dashboard.draw.transformer import blocks, main_steps, of_model
+from dashboard.draw.transformer import ABOUT, blocks, main_steps, of_model
 from dashboard.ui.guide import STICKY_STYLE
 from pages.transformer import MOVES
 from tests.pages.app import Case, app_at, captions, html_text, page_cases, query_value, set_state
@@ -119,10 +120,10 @@ test_a_link_opens_on_its_weights = page_cases(
         "a text of one's own": Case(
             {"transformer:start": "writer", "transformer:text": GAVE},
             [
-                "John</b> (0.9999). The head that adds most to it",
+                "John</b> (0.9999). <b>L2·H2</b> adds most",
                 "Layer 3, head 0: ",
                 "36 heads, this one adds most to John",
-                "A large weight is not yet a need: without L3",
+                ": a large weight is not yet a need.",
             ],
             controls={"transformer:weights": "writer"},
         ),
@@ -233,6 +234,23 @@ def test_random_weights_are_told_where_a_move_brings_them(app):
         assert seeded == ("The weights are random (seed 0)." in html_text(app)), move.label
 
 
+@pytest.mark.parametrize("text", [text_of(WRITER), GAVE])
+def test_a_step_has_few_words(text):
+    result = measurements(writer_controls(text))
+    made = blocks(result.tree, result, pre_norm=True)
+    texts = [made[step[0]].about for step in main_steps(result.tree, True, result.stream.layer)]
+    assert max(len(one.split()) for one in [*texts, *ABOUT.values()]) <= 35
+
+
+def test_a_decoder_alone_has_more_gradient_without_the_sum():
+    task = TaskConfig.of("reverse")
+    alone, both = (
+        by_depth(ModelConfig.transformer(kind=kind, layers=2), task, 6, "pre", False).ratio
+        for kind in ("decoder", "transformer")
+    )
+    assert alone > 0.05 > both
+
+
 def test_a_decoder_alone_says_what_an_encoder_would_add():
     result = measurements(writer_controls(GAVE))
     (stack,) = stacks_of(result.tree)
@@ -263,7 +281,10 @@ def test_map_opens_on_the_head_that_adds_most_to_the_answer(app):
     assert app.session_state["transformer:causal:link"]["pick"] == (stream.layer, stream.head)
     said = html_text(app).replace(" style='font-weight:600'", "")
     head = head_name(stream.layer, stream.head)
-    assert f"<b>{head}</b>, takes <b>{number(stream.weight)}</b> from “Mary”" in said
+    assert (
+        f"<b>{head}</b> adds most to it: it takes <b>{number(stream.weight)}</b> from “Mary”"
+        in said
+    )
 
 
 def drawn_order(tree: Part, pre_norm: bool, opened: int) -> list[str]:
