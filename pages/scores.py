@@ -1,6 +1,6 @@
 """Scores: every way in which a query can meet a key, on the same queries and keys."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -13,7 +13,7 @@ from core.studies import scores as study
 from core.tokens import SENTENCE, Cut, labels, tokenize
 from dashboard.draw import scores as draw
 
-SEED = 126
+SEED, ROW = 126, 28  # pixels of a row
 STRETCHES = [0.25, 0.5, 1.0, 2.0, 4.0, 8.0]
 Inputs = tuple[tuple[str, ...], int, int, float]  # of every score: tokens, dims, seed and stretch
 
@@ -61,7 +61,7 @@ class Controls(lab.Fields, page="scores"):
 def page() -> None:
     lab.title(
         "Scores",
-        "Does it matter how a query and a key are compared? Each map is one rule.",
+        "Does it matter how a query is compared with the keys? A row is one rule.",
     )
     lab.take_built("scores", adopt, axes=("score",))
     explore()
@@ -74,9 +74,11 @@ def adopt(built: lab.Built) -> None:
 
 @lab.fragment
 def explore() -> None:
-    controls, picture = Controls.draw("tokens", "dims", "stretch", "show"), st.container()
-    # under the maps, and before them in this run, as it has what they are drawn from
-    controls = controls.draw_more(
+    controls, picture = Controls.draw("tokens", "dims", "stretch"), st.container()
+    linked = Controls.show.key_of(controls) in st.query_params
+    whole = lab.settings_panel("All queries: the whole map of each rule", opened=linked)
+    # under the picture, and before it in this run, as they have what it is drawn from
+    controls = controls.draw_more("show", into=whole).draw_more(
         "params", into=lab.settings_panel("Settings that only some scores have")
     )
     # Plug-ins that fail are left out; a note says which, and why.
@@ -90,7 +92,7 @@ def explore() -> None:
         )
     else:
         with picture:
-            maps = show(controls, [*controls.cut.notes, *filter(None, why.values())])
+            maps = show(controls, whole, [*controls.cut.notes, *filter(None, why.values())])
     st.markdown("## What each score costs and what it can express")
     saved = lab.cached(study.load_measurement)
     plain_choices = [Choice(choice.key) for choice in controls.choices]
@@ -124,32 +126,47 @@ def compute_stretches(controls: Controls) -> None:
             maps_at(controls, stretch)
 
 
-def frames(controls: Controls) -> list[list[lab.Tile]]:
-    """The tiles at every length of the queries, for weights; none until all are computed."""
-    if controls.show != "weights" or not all(
+def frames(
+    controls: Controls, tiles: Callable[[Sequence[study.ScoreMaps]], list[lab.Tile]]
+) -> lab.Frames | None:
+    """The `tiles` of weights at every length of the queries; None until all are computed."""
+    if not all(
         lab.remembered(study.score_maps, choice, *controls.inputs(stretch))
         for stretch in STRETCHES
         for choice in controls.choices
     ):
-        return []
-    return [
-        [draw.tile(each, at, "weights", 1.0) for at, each in enumerate(maps_at(controls, stretch))]
-        for stretch in STRETCHES
-    ]
+        return None
+    moved = [tiles(maps_at(controls, stretch)) for stretch in STRETCHES]
+    return lab.Frames(Controls.stretch.key_of(controls), STRETCHES.index(controls.stretch), moved)
 
 
-def show(controls: Controls, notes: Sequence[str]) -> list[study.ScoreMaps]:
-    """Draw the maps, their sentence and one score's equation; returns what they are drawn from."""
+def show(controls: Controls, whole: lab.Place, notes: Sequence[str]) -> list[study.ScoreMaps]:
+    """Draw one query by every rule, the `whole` maps, and one score's equation; returns what they are drawn from."""
     if not lab.reruns_alone():
         compute_stretches(controls)
     maps, names = maps_at(controls, controls.stretch), labels(controls.cut.tokens)
-    cell = draw_maps(controls, maps, names)
+    with whole:
+        cell = draw_maps(controls, maps, names)
     lab.fact(draw.fact_text(maps, names, cell[0], controls.stretch))
+    rows = partial(draw.query_tile, query=cell[0], name=names[cell[0]])
+    lab.multiples(
+        rows(maps),
+        [entry("score", each.key).name for each in maps],
+        names,
+        key="scores:row",
+        query=next((at for at, each in enumerate(maps) if each.key == draw.BASELINE), 0),
+        column=cell[1],
+        reads="",
+        frames=frames(controls, rows),
+        height=ROW * len(maps),
+        legend=False,
+        fact=draw.fact_text(maps, names, cell[0], controls.stretch).replace("*", ""),
+    )
     lab.caption(
         " ".join(
             [
-                f"Words and weights are random (seed {SEED}): the maps show how the rules differ, not what a trained "
-                "model takes from. A press on a cell sets the query of the sentence.",
+                f"Words and weights are random (seed {SEED}): the rows show how the rules differ, not what a trained "
+                "model takes from.",
                 *draw.equal_texts(maps),
                 *notes,
             ]
@@ -170,6 +187,10 @@ def show(controls: Controls, notes: Sequence[str]) -> list[study.ScoreMaps]:
     return maps
 
 
+def map_tiles(maps: Sequence[study.ScoreMaps], part: slice) -> list[lab.Tile]:
+    return [draw.tile(each, at, "weights", 1.0) for at, each in enumerate(maps)][part]
+
+
 def draw_maps(
     controls: Controls, maps: Sequence[study.ScoreMaps], names: Sequence[str]
 ) -> tuple[int, int]:
@@ -179,22 +200,18 @@ def draw_maps(
     largest = max(float(np.abs(each.scores).max()) for each in maps)
     noun = "weight" if controls.show == "weights" else "score"
     tiles = [draw.tile(each, at, controls.show, largest) for at, each in enumerate(maps)]
-    others = frames(controls)
+    lab.caption("A press on a cell sets the query of the picture above.")
     for first in range(0, len(maps), lab.MAX_TILES):
         part = slice(first, first + lab.MAX_TILES)
-        moved = lab.Frames(
-            Controls.stretch.key_of(controls),
-            STRETCHES.index(controls.stretch),
-            [row[part] for row in others],
-        )
+        moved = partial(map_tiles, part=part)
         pin = lab.multiples(
             tiles[part],
             names,
             key=f"scores:maps{first}",
             query=query,
-            frames=moved if others else None,
+            frames=frames(controls, moved) if noun == "weight" else None,
             column=column,
-            height=108,  # so that the sentence below is in the same screen
+            height=160,
             signed=noun == "score",
             noun=noun,
             link="scores:maps",

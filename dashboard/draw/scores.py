@@ -98,6 +98,12 @@ def tile(each: study.ScoreMaps, marker: int, show: str, largest: float) -> Tile:
     return Tile(name, note, each.scores, marker=marker, span=(-(largest or 1.0), largest or 1.0))
 
 
+def query_tile(maps: Sequence[study.ScoreMaps], query: int, name: str) -> list[Tile]:
+    """What one query takes from each key, a row a score."""
+    rows = np.stack([each.weights[query] for each in maps])
+    return [Tile(f"What “{name}” takes from", "rule (row), key (column)", rows, marker=-1)]
+
+
 def cost_text(properties: dict[str, ScoreProperties], saved: Saved[dict[str, study.Timing]]) -> str:
     """Which score is slowest and which has the highest rank, by their keys, beside the baseline."""
     seconds = {

@@ -120,7 +120,7 @@ test_a_link_opens_on_its_weights = page_cases(
         "a text of one's own": Case(
             {"transformer:start": "writer", "transformer:text": GAVE},
             [
-                "John</b> (0.9999). <b>L2·H2</b> adds most",
+                "John</b> (0.9999). <b",
                 "Layer 3, head 0: ",
                 "36 heads, this one adds most to John",
                 ": a large weight is not yet a need.",
