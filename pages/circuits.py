@@ -1,5 +1,6 @@
 """What a head can do: its OV and QK circuits and its composition with earlier heads, from the weights alone."""
 
+from collections.abc import Sequence
 from functools import partial
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -73,7 +74,7 @@ class Picked(NamedTuple):
 def page() -> None:
     lab.title(
         "What a head can do",
-        "Where a head takes from a word, it makes some words likelier to come next, and others less.",
+        "Where a head takes from a word, it makes some words likelier to come next.",
     )
     choice = lab.choose_model(("model", "qkv"), usual=USUAL, has_inputs=False)
     if choice is not None:
@@ -109,21 +110,15 @@ def explore(ref: lab.ModelRef) -> None:
     results: dict[str, Any] = {"singular": values}
     if has_tokens:
         results["moves"] = of_token(controls, picked, "OV")
-    st.markdown("## Every head")
-    lab.caption("A row is a layer, a column a head; press one to open it.")
-    shown = draw.measure_grids(circuits)
-    for column, (name, of_heads, unit, has_sign) in zip(
-        st.columns(len(shown), gap="medium"), shown, strict=True
-    ):
-        lab.chart_title(name, column)
-        chart = draw.measure_chart(circuits, of_heads, unit, has_sign, head, lab.theme())
-        alt = f"{name}, layers by heads"
-        pickable(column, chart, f"circuits:{unit.split()[0]}", controls, alt)
+    else:
+        every_head(controls, head, draw.measure_grids(circuits))
     lab.fact(draw.head_fact(circuits, head))
     if has_tokens and "QK" in values:
         results["seeks"] = of_token(controls, picked, "QK")
     with lab.settings_panel("Which heads it reads, and its strongest directions"):
         lab.paragraph(draw.reads_text(circuits, head))
+        if has_tokens:  # the first stands beside what it does
+            every_head(controls, head, draw.measure_grids(circuits)[1:])
         for column, name in zip(st.columns(2, gap="medium"), values, strict=False):
             with column:
                 lab.draw_chart(
@@ -179,6 +174,18 @@ def explore(ref: lab.ModelRef) -> None:
         ),
         "circuits:source",
     )
+
+
+def every_head(
+    controls: Controls, head: Head, measures: Sequence[tuple[str, dict[Head, float], str, bool]]
+) -> None:
+    for column, (name, of_heads, unit, has_sign) in zip(
+        st.columns(len(measures), gap="medium"), measures, strict=True
+    ):
+        lab.chart_title(name, column)
+        chart = draw.measure_chart(controls.circuits, of_heads, unit, has_sign, head, lab.theme())
+        alt = f"{name}, layers by heads"
+        pickable(column, chart, f"circuits:{unit.split()[0]}", controls, alt)
 
 
 TOKENS = {
@@ -286,18 +293,17 @@ def of_token(controls: Controls, picked: Picked, circuit: str) -> study.Extremes
             f"The {stream} has no embedding of “{lab.plain(word)}”. Type a word that it reads."
         )
         return None
-    left, right = st.columns([0.56, 0.44], gap="medium")
     if moves:
         fact = draw.moves_fact(shown, controls.circuits.name(head), word)
-        heading, unit = (
-            f"How the score of each next word changes after “{word}”",
-            "change of the logit",
-        )
+        heading, unit = "What it adds to the score of each next word", "change of the logit"
     else:
         fact = draw.seeks_fact(shown, word)
         heading, unit = f"How well each key matches the query “{word}”", "score"
-    with right:
-        lab.fact(fact)
+    lab.fact(fact)  # a phone shows it before the bars
+    left, right = st.columns([0.56, 0.44], gap="medium")
+    if moves:
+        with right:
+            every_head(controls, head, draw.measure_grids(controls.circuits)[:1])
     lab.draw_chart(
         left,
         draw.extremes_chart(shown, unit, lab.theme()),

@@ -775,7 +775,15 @@ def pair_scores(circuits: Circuits, kind: CompositionKind) -> Float[np.ndarray, 
 
 
 def default_head(circuits: Circuits) -> Head:
-    """The later head of the strongest composition; the first head where there is none."""
+    """The head that copies most; of heads without tokens the later one of the strongest composition, else the first."""
+    copying = {
+        (row, head): float(score)
+        for row, one in enumerate(circuits.measures)
+        if one.copying is not None
+        for head, score in enumerate(one.copying)
+    }
+    if copying:
+        return max(copying, key=copying.__getitem__)
     return next((edges[0].target for edges in circuits.pairs.values()), (0, 0))
 
 

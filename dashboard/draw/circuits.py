@@ -372,7 +372,7 @@ def measure_grids(circuits: Circuits) -> list[tuple[str, dict[Head, float], str,
         if (edges := circuits.best_into(head))
     }
     grids = [
-        ("Copying score: 1 raises what it attends to, −1 lowers it", copying, "copying", True),
+        ("Every head: 1 copies what it takes from, −1 lowers it", copying, "copying", True),
         ("Effective rank of OV: how many dimensions it uses", ranks, "rank", False),
         ("Best composition with an earlier head, above random", best, "above random", True),
     ]
@@ -411,17 +411,14 @@ def measure_chart(
 
 def moves_fact(shown: Extremes, name: str, word: str) -> str:
     """Which logits a head raises most where it attends to a word."""
-    (first, score), (second, lower), *_ = shown.most
-    place = (
-        f"**{plain(word)}** itself most, by {signed(score)}; **{plain(second)}** is next, "
-        f"with {signed(lower)}"
+    (first, score), *_ = shown.most
+    copies = shown.rank == 1
+    return (
+        f"Where {plain(name)} takes from :primary[**{plain(word)}**], it makes "
+        f"**{'the same word' if copies else plain(first)}** likelier to come next: its score before the softmax (logit) "
+        f"rises by **{number(score)}**, the most of {shown.count:,} tokens."
+        + ("" if copies else f" {plain(word)} itself has rank {shown.rank:,}.")
     )
-    if shown.rank > 1:
-        place = (
-            f"**{plain(first)}** most, and **{plain(word)}** itself more than "
-            f"{shown.count - shown.rank:,} of {shown.count:,} tokens"
-        )
-    return f"Where {plain(name)} takes from :primary[**{plain(word)}**], it raises the score (logit) of {place}."
 
 
 def seeks_fact(shown: Extremes, word: str) -> str:
