@@ -912,6 +912,20 @@ def test_the_fact_counts_who_agrees():
     assert words in draw_scores.fact_text(maps, TOKENS, 1, 1.0)
 
 
+def test_one_query_by_every_rule_comes_first():
+    page = open_at("scores")
+    row, first, *_ = [
+        one for one in page.get("bidi_component") if one.key in ("scores:row", "scores:maps0")
+    ]
+    rules = json.loads(row.proto.json)["queries"]
+    assert (row.key, first.key) == ("scores:row", "scores:maps0") and len(rules) == len(
+        set(rules)
+    ) > 5
+    maps = [study.score_maps(Choice(key), TOKENS, 16, 126, 1.0) for key in SCORES]
+    (tile,) = draw_scores.query_tile(maps, 1, "animal")
+    np.testing.assert_allclose(tile.weights, [each.weights[1] for each in maps], rtol=1e-6)
+
+
 # The page Normalizers, driven without a browser: typed scores, every control, and numbers that the modules made.
 
 
