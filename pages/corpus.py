@@ -183,14 +183,15 @@ key = "corpus:{}".format  # a widget's key, which is also its name in the link
 
 def draw_controls() -> Controls | None:
     """Draw the controls of the measurement and of the scatter; None after a message when there is no model."""
-    row = st.columns([1.3, 1.3, 0.8, 0.8], vertical_alignment="bottom")
-    choice = lab.choose_model(("model",), has_inputs=False, columns=row[:2])
+    *row, rest = st.columns([1.3, 1.3, 1.6], vertical_alignment="bottom")
+    rest = rest.container(horizontal=True)  # side by side on a phone, too
+    choice = lab.choose_model(("model",), has_inputs=False, columns=row)
     if choice is None:
         return None
     with lab.input_errors():
-        config = _config(choice.ref, choice.model, row[1], row[2])
+        config = _config(choice.ref, choice.model, row[1], rest)
         given = {"ref": choice.ref, "model": choice.model, "config": config}
-        return Controls.draw("x", "y", into=row[3].popover("Axes", width="stretch"), **given)
+        return Controls.draw("x", "y", into=rest.popover("Axes", width="stretch"), **given)
     return None
 
 
@@ -296,7 +297,7 @@ def _store_head(measurement: study.Measurement, ref: lab.ModelRef) -> None:
 def page() -> None:
     lab.title(
         "Heads over a corpus",
-        "Each dot is a head, placed by how it reads hundreds of texts.",
+        "Do heads read alike? Each dot is a head, measured on hundreds of texts.",
     )
     lab.fragment_unless_measuring(_view)
     papers = [
@@ -419,9 +420,11 @@ def _draw(measurement: study.Measurement, controls: Controls) -> None:
         # The scatter and the roles below it
         left, right = st.columns([1.7, 1], gap="medium")
         with left:
-            _scatter(controls, x, y)
+            if measurement.scores.head_roles:
+                lab.fact(draw.common_text(measurement))
             texts = draw.about(f"{measurement.corpus.read:,} texts", noun)
             lab.role_line(measurement.scores.head_roles, len(measurement.heads), texts, "dot")
+            _scatter(controls, x, y)
     with right:
         # Draw the picked head's values over all texts, and its mean
         lab.draw_chart(

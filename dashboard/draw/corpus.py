@@ -36,7 +36,11 @@ from dashboard.draw.figures import (
 )
 from dashboard.draw.formats import byte_size, lower_name, number, percent, plural, share_text
 
-HEIGHT, SMALL = 350, 150
+HEIGHT, WIDE, SMALL = 250, 350, 150
+ENDS = {  # of an axis, in words; its tooltip names the measure
+    "distance": "← near words · how many tokens away · far words →",
+    "entropy": "← from one word · takes · from many →",
+}
 EDGE = 12  # pixels right of a plot, for half of its last tick
 CHARTS_OTHER = "other"
 
@@ -48,7 +52,10 @@ def head_scatter(
     ink, rows = Ink.of(theme), scatter_rows(measurement, x, y, theme)
     at = {
         name: value_encoding(
-            name, one.meaning + ("" if one.unit in one.meaning else f" ({one.unit})"), ink
+            name,
+            ENDS.get(one.key)
+            or one.meaning + ("" if one.unit in one.meaning else f" ({one.unit})"),
+            ink,
         )
         for name, one in (("x", x.measure), ("y", y.measure))
     }
@@ -296,7 +303,7 @@ def joint_chart(
                 opacity=0.75,
             )
         ],
-        HEIGHT,
+        WIDE,
     ) | right_margin(EDGE)
 
 
@@ -305,7 +312,7 @@ def value_encoding(name: str, title: str, ink: Ink) -> Spec:
         "field": name,
         "type": "quantitative",
         "title": title,
-        "scale": {"zero": False},
+        "scale": {"zero": False, "padding": EDGE},  # no point is cut
         "axis": {**axis_style(ink), "gridColor": ink.hairline, "tickCount": 6},
     }
 
@@ -355,6 +362,12 @@ def about(words: str, noun: str) -> str:
 
 
 # Sentences, caption and CSV.
+
+
+def common_text(measurement: study.Measurement) -> str:
+    """The role that most heads have; of a measurement with roles."""
+    ((index, count),) = Counter(measurement.scores.head_roles.values()).most_common(1)
+    return f"**{count}** of {len(measurement.heads)} heads have one habit: each takes from {ROLES[index].attends_to}."
 
 
 def fact_text(
