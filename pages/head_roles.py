@@ -266,7 +266,7 @@ def draw_roles(choice: lab.ModelChoice) -> None:
     )
     with right:
         lab.fact(draw.role_fact(scores, head, role, inputs))
-        lab.role_line(scores.head_roles, len(scores.heads), inputs.name, "dot")
+        lab.role_line(scores.head_roles, len(scores.heads), inputs.name, "square")
     shown, example = one_head(choice, inputs, scores, role, head, more)
     results: dict[str, Any] = {} if example is None else {"example": example}
     query = None if example is None else example.query

@@ -295,7 +295,7 @@ ROLES: tuple[Role, ...] = (
     Role(
         "delimiter",
         "Delimiter",
-        mark="del",
+        mark="end",
         targets=delimiter,
         attends_to="punctuation and end marks",
         source=CLARK,
@@ -327,7 +327,7 @@ ROLES: tuple[Role, ...] = (
     Role(
         "broad",
         "Broad",
-        mark="broad",
+        mark="all",
         targets=None,
         attends_to="all keys that it may attend to, evenly",
         source=CLARK,

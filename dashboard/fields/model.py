@@ -42,7 +42,7 @@ from core.settings import settings
 from core.tasks import grammar
 from dashboard.draw.attention_view import Pair
 from dashboard.draw.components import describe
-from dashboard.draw.figures import CATEGORIES, PICKED, Spec
+from dashboard.draw.figures import CATEGORIES, PICKED, Spec, text_on
 from dashboard.draw.formats import byte_size, plain
 from dashboard.draw.grids import effect_grid
 from dashboard.draw.picture_files import trace_npz
@@ -902,12 +902,14 @@ def swatch(index: int) -> str:
     )
 
 
+SQUARE = "height:14px;padding:0 3px;border-radius:2px;font-size:11px;line-height:14px;background:{};color:"
 HEAD_MARKS = {  # of heads: the text, the mark in a colour, and that of a head without a role
     "corner": (
         "A corner names a head’s role. Over {}, so many heads have it:",
         "width:0;height:0;border-left:12px solid transparent;border-bottom:12px solid {}",
         "",
     ),
+    "square": ("Roles over {}:", SQUARE, ""),
     "dot": (
         "Roles over {}:",
         "width:10px;height:10px;border-radius:5px;background:{}",
@@ -917,14 +919,16 @@ HEAD_MARKS = {  # of heads: the text, the mark in a colour, and that of a head w
 
 
 def role_line(
-    roles: HeadRoles, heads: int, texts: str, mark: Literal["corner", "dot"] = "corner"
+    roles: HeadRoles, heads: int, texts: str, mark: Literal["corner", "dot", "square"] = "corner"
 ) -> None:
     """How many of all heads have each role over these texts, after the mark that the roles carry in a figure."""
     count = Counter(roles.values())
     about, style, bare = HEAD_MARKS[mark]
+    fills, square = CATEGORIES[theme()], mark == "square"  # which has the role's short name
     items = [
-        f'<span title="{escape(role.meaning, quote=True)}"><div style="{style.format(CATEGORIES[theme()][index])}">'
-        f"</div>{escape(role.name)} {count[index]}</span>"
+        f'<span title="{escape(role.meaning, quote=True)}"><div style="{style.format(fills[index])}'
+        f'{text_on(fills[index], theme()) if square else ""}">{role.mark if square else ""}</div>'
+        f"{escape(role.name)} {count[index]}</span>"
         for index, role in enumerate(ROLES)
         if count[index]
     ]
