@@ -353,13 +353,13 @@ def page() -> None:
         Controls.settings_of.value = sweep.id
         if not lab.is_new(Controls.axis.key_of(Controls())):  # else the link has a set-up
             adopt(readable)
-    left, right = st.columns([0.3, 0.7], gap="medium")
-    with right:  # first, as the values on offer are models that are built
+    right, left = st.columns([0.7, 0.3], gap="medium")  # a phone shows the result first
+    with right:  # first in this run, too, as the values on offer are models that are built
         note = st.container(gap="small")
         with lab.figures_place(PAGE):
             _poll(sweep, data, _draw, "sweeps:figures")
     with left:
-        first = st.container()  # on a phone Stop comes before everything else
+        first = st.container()
         config = controls(readable)
         if readable is not None:
             runs, configs = sweep.runs().values(), [readable.config, config]

@@ -67,7 +67,12 @@ def verdict(data: SweepData, measure: str, ranked: list[int]) -> str:
     if not level:
         return f"{differs}."
     if not ahead:
-        return f"No value differs from {data.names[best]} by more than chance (all {len(tests)} pairs tested), {equal}."
+        ends = [scaled(end(data.stats(measure)[ranked[-1]].values), measure) for end in (min, max)]
+        spread = " to ".join(map(number, ends))
+        return (
+            f"That may be chance: the seeds of {data.names[ranked[-1]]} reach from {spread}. No value differs from "
+            f"{data.names[best]} by more than chance (all {len(tests)} pairs tested), {equal}."
+        )
     return f"{differs}; no difference from {_join(level)} is significant, {equal}."
 
 
