@@ -224,6 +224,10 @@ def figures(
     left, right = st.columns([1.05, 1], gap="large")
     with left:
         layers, count = trace.shape
+        if roles:  # a key that a phone shows before the grid
+            measured = lab.inputs_of(chosen.ref, chosen.inputs, controls.kind).name
+            lab.role_line(roles, layers * count, measured)
+        skeleton = st.skeleton(height=56) if roles is None else None  # the line of roles
         several = len(controls.reading.trace.kinds) > 1
         of = f" of {lab.KINDS[controls.kind].lower()} attention" if several else ""
         picked = lab.attention_view(
@@ -271,10 +275,6 @@ def figures(
             st.caption(sentence)
         column = int(item.weights[one.head, row].argmax()) if key is None else key
         lab.weight_link(chosen, controls.kind, head, ranked.transform.source_cell((row, column)))
-        if roles:
-            measured = lab.inputs_of(chosen.ref, chosen.inputs, controls.kind).name
-            lab.role_line(roles, sum(len(layer.weights) for layer in trace.maps), measured)
-        skeleton = st.skeleton(height=56) if roles is None else None  # the line of roles
     lab.caption(draw.rivals_text(ranked.trace, *head, row, key))
     return view, skeleton
 
