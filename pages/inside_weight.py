@@ -114,7 +114,7 @@ def picked_cell(chosen: lab.ModelChoice, controls: Controls) -> Cell:
 
 @lab.fragment
 def explore(chosen: lab.ModelChoice) -> None:
-    reading = chosen.reading
+    reading, answer = chosen.reading, st.container()  # a phone shows it before the controls
     grid = st.grid(4 if len(reading.trace.kinds) > 1 else 3, min_column_width=105)
     controls = Controls.draw("kind", into=grid, reading=reading)
     cell = picked_cell(chosen, controls)
@@ -142,8 +142,9 @@ def explore(chosen: lab.ModelChoice) -> None:
             fact=f"Head {head}; the open cell is the query {cell.query} and the key {cell.key}",
         )
     as_python(controls, cell, one)
-    with right:
+    with answer:
         lab.fact(draw.weight_fact(head, one, query, key))
+    with right:
         row_of_weights(one, item.keys)
     # q and k dimension by dimension, before and after rotation where the family rotates
     st.markdown("## Where the query and the key agree")
