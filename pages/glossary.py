@@ -25,8 +25,7 @@ def page() -> None:
         show(terms)
     else:
         st.latex(draw.FORMULA, width="content")
-        show([term for name in FIRST for term in terms if term.name == name])
-        lab.details(f"All {len(draw.TERMS)} terms", lambda: show(terms), "glossary:all")
+        show(sorted(terms, key=lambda term: (*FIRST, term.name).index(term.name)))
     if not terms:
         st.info(
             f"No term contains {lab.plain(typed)}. Shorten the text, or clear it to see all {len(draw.TERMS)} terms.",
