@@ -280,7 +280,8 @@ def _draw(data: lab.FineTuneData, config: FineTuneConfig) -> None:
         step=step,
         height=150,
     )
-    losses, accuracies = curves.columns(2, gap="medium")
+    pair = curves.grid(2, min_column_width=150)  # side by side on a phone, too
+    losses, accuracies = pair.cell(), pair.cell()
     draw_curves(
         losses,
         "Loss",
