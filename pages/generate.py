@@ -284,6 +284,9 @@ def attended(
         if bad:
             st.warning(bad)
         st.html(draw.step_strips(view, item, head, lab.theme()))
+        lab.caption(
+            "Under a word: how much the framed word takes from it; under that: its probability."
+        )
     lab.fact(draw.attention_fact(item, head, view.step, view.ids, view.tokens))
     return picked
 
