@@ -134,7 +134,8 @@ def embed(choice: lab.ModelChoice, pretrained: Pretrained) -> None:
     pair = generate.most_similar(torch.from_numpy(table), 0)
     with chart:
         st.markdown(
-            f"**{generate.task_of(pretrained).name}**: how similar each pair is",
+            f"**{generate.task_of(pretrained).name}**: yours (0) and {lab.plural(len(names) - 1, 'example')}, how similar "
+            "each pair is",
             help="The outlined pair is the input above (0) and what is most similar to it. Pressing a cell changes "
             "nothing: for another pair, change the input.",
         )
