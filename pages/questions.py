@@ -15,7 +15,7 @@ class Controls(lab.Fields, page="questions"):
         "Question",
         {key: answer.question for key, answer in draw.ANSWERS.items()},
         help="What learners ask about attention.",
-        also={"width": 540},
+        radio=True,
     )
 
 
@@ -26,8 +26,14 @@ def page() -> None:
 
 @lab.fragment
 def explore() -> None:
-    selected = draw.ANSWERS[Controls.draw(into=lab.HERE).question]
-    lab.paragraph(selected.text)
+    left, right = st.columns([1.4, 1], gap="large")
+    selected = draw.ANSWERS[Controls.draw(into=right).question]
+    with left:
+        answer(selected)
+
+
+def answer(selected: draw.Answer) -> None:
+    lab.paragraph(f"**{selected.question}** {selected.text}")
     if selected.study is not None:
         rows = lab.cached(selected.study)
         lab.table(

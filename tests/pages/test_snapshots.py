@@ -67,7 +67,8 @@ ELSEWHERE = (
     "transformer:weights",
 )
 # the links of pages that open without their fields
-OF_WHAT_IT_SHOWS = ("compare_runs", "report")  # whose controls all depend on runs, or a report
+# whose controls all depend on runs, or a report, or are a list of questions, which test_report drives
+OF_WHAT_IT_SHOWS = ("compare_runs", "report", "questions")
 OPENED = {"transformer": {"run": "seeded"}, "quiz": {"quiz:seed": "0"}}
 
 
