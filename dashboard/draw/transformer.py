@@ -43,15 +43,15 @@ def of_model(whole: Part) -> str:
 def of_answer(stream: Stream, text: str, tokens: Sequence[str]) -> str:
     answer, now = plain(stream.tokens[0]), float(stream.shares[-1, 0])
     *needed, key = stream.needed
-    said = (
+    sentence = (
         f"After “{plain(' '.join(text.split()[-2:]))}” comes **{answer}** ({share_text(now)}). "
         f"**{head_name(stream.layer, stream.head)}** adds most to it: it takes **{number(stream.weight)}** from "
         f"“{plain(tokens[stream.key])}”."
     )
     if stream.without[0] < 0.99 * now or stream.without_needed[0] >= 0.99 * now:
-        return said
+        return sentence
     return (
-        f"{said} Needed most is {head_name(*needed)}, which takes from “{plain(tokens[key])}”: without it, {answer} has "
+        f"{sentence} Needed most is {head_name(*needed)}, which takes from “{plain(tokens[key])}”: without it, {answer} has "
         f"{share_text(stream.without_needed[0])}."
     )
 
