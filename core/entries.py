@@ -53,6 +53,14 @@ def _alternatives(values: Sequence[Value]) -> str:
     return " or ".join(texts) if len(texts) < 3 else f"one of {', '.join(texts)}"
 
 
+def refuse_type(value: object, kind: type, call: str) -> None:
+    """ConfigError with the right call where a value is of another kind."""
+    refuse_if(
+        not isinstance(value, kind),
+        f"Expected {call}; got {' '.join(quote(value).split())} in place of the {kind.__name__}.",
+    )
+
+
 _WORD = re.compile(rf"[\w.-]{{1,{LONGEST_QUOTE}}}")
 _REPR = reprlib.Repr()
 _REPR.maxstring = _REPR.maxother = _REPR.maxlong = LONGEST_QUOTE
@@ -470,6 +478,11 @@ def find(entries: Sequence[Entry], axis: str, key: str) -> Entry:
 def complete(choice: Choice | str, entries: Sequence[Entry], axis: str) -> Choice:
     """The choice with every parameter filled in and checked; ConfigError names what the entry does not have."""
     choice = Choice(choice) if isinstance(choice, str) else choice
+    refuse_if(
+        not isinstance(choice, Choice),
+        f"{axis} = {quote(choice)}; expected a Choice or its key. A function goes to the layer: "
+        f"Attention(config, {axis}=…).",
+    )
     entry = find(entries, axis, choice.key)
     return Choice.of(
         choice.key,

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from core.entries import refuse_type
 from core.interpret.trace import AttentionTrace, to_numpy, why_not_weights
 from dashboard.draw.picture_files import trace_html
 from dashboard.draw.pictures import PictureMap, maps_svg
@@ -55,6 +56,9 @@ def show(
     ValueError for a trace without maps, or with too many weights, or where a cell that is not masked is NaN, or, unless
     `signed`, outside 0 to 1.
     """
+    refuse_type(
+        trace, AttentionTrace, "show(trace), or show_maps({'name': weights}, rows, columns)"
+    )
     for item in trace.maps:
         if reason := why_not_weights(
             f"Layer {item.layer_name}", item.weights[item.visible], signed

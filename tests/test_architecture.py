@@ -22,7 +22,7 @@ from dashboard.navigation import STEPS
 ROOT = Path(__file__).resolve().parents[1]
 CORE, DASHBOARD, PAGES, TESTS = ROOT / "core", ROOT / "dashboard", ROOT / "pages", ROOT / "tests"
 
-PYTHON = (CORE, DASHBOARD, PAGES, TESTS, ROOT / "benchmarks", ROOT / "docs")
+PYTHON = (ROOT / "attention_lab", CORE, DASHBOARD, PAGES, TESTS, ROOT / "benchmarks", ROOT / "docs")
 
 # What a part must not import.
 MODELS = ("core.models", "core.tasks", "core.training", "core.models.decoding", "core.pretrained")

@@ -77,7 +77,7 @@ def add(folder: Path, kind: str, title: str, block: str) -> str:
 
 @pytest.mark.first
 def test_the_examples_of_the_documents_run_in_a_copy(tmp_path):
-    for part in ("core", "dashboard", "pages", "tests", "docs"):
+    for part in ("attention_lab", "core", "dashboard", "pages", "tests", "docs"):
         skipped = shutil.ignore_patterns("node_modules", "*.webp")
         shutil.copytree(ROOT / part, tmp_path / part, ignore=skipped)
     for name in ("pyproject.toml", "streamlit_app.py", "README.md"):

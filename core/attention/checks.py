@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from core.attention.config import AttentionConfig
+from core.entries import refuse_type
 
 LARGEST_INPUT = 1e4  # padding with larger numbers is cleared; real inputs are smaller
 
@@ -36,6 +37,8 @@ def clear_padding(
 
 def check_heads(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor | None:
     """The mask in at least two dimensions; ValueError when the shapes of ready heads do not meet."""
+    for value in (q, k, v):
+        refuse_type(value, Tensor, "attend(q, k, v) of (batch, heads, length, head size)")
     shapes = f"got q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}."
     if not q.dim() == k.dim() == v.dim() == 4:
         raise ValueError(f"q, k and v are (batch, heads, length, head size); {shapes}")
@@ -61,6 +64,7 @@ def check_inputs(
 ) -> Tensor | None:
     """The mask in at least two dimensions; ValueError when the shapes of a layer's inputs do not meet."""
     for name, value in (("x", x), ("context", x if context is None else context)):
+        refuse_type(value, Tensor, f"{name} of (batch, length, d_model = {config.d_model})")
         if value.dim() != 3 or value.shape[-1] != config.d_model:
             raise ValueError(
                 f"{name} is {tuple(value.shape)}; expected (batch, length, d_model = {config.d_model})."
@@ -91,6 +95,8 @@ def check_step(length: int, offset: int, **given: Tensor | None) -> None:
 def check_mask(mask: Tensor | None, sizes: Sequence[int]) -> Tensor | None:
     """The mask, as (1, S) where it was (S); ValueError unless it is bool and broadcasts to these sizes, (B, H, T, S), and
     for three dimensions."""
+    if mask is not None:
+        refuse_type(mask, Tensor, "a mask of bool")
     if mask is not None and mask.dtype != torch.bool:
         raise ValueError(
             f"mask is {mask.dtype}; expected torch.bool with True = may attend "

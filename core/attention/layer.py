@@ -44,7 +44,7 @@ from core.attention.masks.content import Indexer
 from core.attention.normalizers import Softmax
 from core.attention.positions import enters
 from core.attention.scores import Dot
-from core.entries import refuse_if
+from core.entries import refuse_if, refuse_type
 
 # The loss that trains an indexer beside the model: its choice of keys has no gradient of its own.
 
@@ -99,6 +99,7 @@ class Attention(nn.Module):
         ConfigError repeats what does not fit.
         """
         super().__init__()
+        refuse_type(config, AttentionConfig, "Attention(AttentionConfig(d_model=64, num_heads=4))")
         self.config, self.add_positions = config, add_positions
         pieces = adapt_given(config, given)
         self.projection, self.score, self.position, self.normalizer, self.kernel = (

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from core.entries import refuse_type
 from core.interpret.trace import AttentionTrace
 from core.models.base import hooked
 from core.models.decoding import SearchSettings
@@ -49,8 +50,12 @@ def read(pretrained: Pretrained, inputs: ModelInputs | str) -> Reading:
     A text longer than `max_tokens` is cut, and `Reading.cut` says so. An encoder–decoder that is given no target
     decodes it first. PretrainedError when there is nothing to read, or the model has no attention to draw.
     """
+    refuse_type(pretrained, Pretrained, "read(load_minilm(), 'A text.')")
+    inputs = ModelInputs(inputs) if isinstance(inputs, str) else inputs
+    refuse_type(
+        inputs, ModelInputs, "read(model, ModelInputs('A text.')) or read(model, 'A text.')"
+    )
     with wrap_errors(f"{pretrained.name} cannot read this"):
-        inputs = ModelInputs(inputs) if isinstance(inputs, str) else inputs
         return _reading(pretrained, *encode(pretrained, inputs))
 
 

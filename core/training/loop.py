@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import torch
 
 from core.attention import Attention
+from core.entries import refuse_type
 from core.models import Model, build_model, hooked
 from core.serialization import renamed
 from core.tasks import Example, Task, make_task
@@ -335,6 +336,9 @@ def train(
     enough. FloatingPointError at the next record or stop when the loss or its gradient is not finite. It computes on
     one thread; between records, and at the end, the caller has as many as before.
     """
+    refuse_type(
+        config, RunConfig, "train(RunConfig(TaskConfig.of('reverse'), ModelConfig.transformer()))"
+    )
     records = _records(config, session, stop)
     try:
         while True:

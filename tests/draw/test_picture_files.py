@@ -520,7 +520,9 @@ SCRIPT = Script(
 def test_a_script_has_words_as_comments_and_nothing_to_draw():
     first, needs, rest = SCRIPT.text("Masks · 2026-11-23").split("\n", 2)
     assert first == "# Masks · 2026-11-23" and needs.startswith("# Needs Attention Lab ")
-    assert rest == ("\n# Two numbers.\n# And a sum.\na = 1\nb = 2\n\n# Their sum.\ntotal = a + b\n")
+    start, rest = rest.strip("\n").split("\n", 1)
+    assert start.startswith("import attention_lab  #"), "which finds the lab where it is installed"
+    assert rest == ("\n# Two numbers.\n# And a sum.\na = 1\nb = 2\n\n# Their sum.\ntotal = a + b")
 
 
 def test_a_notebook_is_valid_and_opens_with_its_pictures():
@@ -528,6 +530,7 @@ def test_a_notebook_is_valid_and_opens_with_its_pictures():
     nbformat.validate(made)
     *_, total, last = made["cells"]
     code = [cell["source"] for cell in made["cells"] if cell["cell_type"] == "code"]
+    assert code.pop(0).startswith("import attention_lab")
     assert code == ["a = 1\nb = 2", "total = a + b", "total"] and not total["outputs"]
     assert last["outputs"][0]["data"] == {"image/svg+xml": "<svg/>"}
 

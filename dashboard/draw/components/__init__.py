@@ -76,14 +76,14 @@ class Script:
             for cell in self.cells
             if cell.code
         )
-        return "\n\n".join([head, *filter(None, [start]), *parts]) + "\n"
+        return "\n\n".join([head, start, *parts]) + "\n"
 
     def notebook(self, source: str, drawings: Mapping[str, str] | None = None) -> str:
         """A notebook (nbformat 4.5) of the same cells; `drawings` are SVGs by the key of the picture."""
         about, start = self._start()
         cells = [
             _markdown("source", "\n\n".join([source, *about])),
-            *([_code_cell("start", start)] if start else []),
+            _code_cell("start", start),
         ]
         for number, cell in enumerate(self.cells):
             drawing = (drawings or {}).get(cell.picture)
@@ -109,7 +109,8 @@ class Script:
             f"Needs Attention Lab {lab_version()}{made_at}: its folder on "
             "PYTHONPATH, or installed. Runs in any folder."
         ]
-        lines = ["from core.files import lab_path"] if "lab_path(" in code else []
+        lines = ["import attention_lab  # so that core and dashboard are found"]
+        lines += ["from core.files import lab_path"] if "lab_path(" in code else []
         if needed:
             about.append(
                 f"Needs the plug-ins {', '.join(needed)}, in the folder that ATTENTION_LAB_PLUGINS names."
