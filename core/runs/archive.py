@@ -395,8 +395,7 @@ def write_wandb(run: Run, folder: Path) -> Path:
         import wandb
     except ImportError as error:
         raise ValueError(
-            "Weights & Biases is not installed; install it with: pip install -r requirements.txt -e "
-            '".[wandb]"'
+            'Weights & Biases is not installed; install it with: pip install "attention-lab[wandb]"'
         ) from error
     records = _records(run)
     folder.mkdir(parents=True, exist_ok=True)

@@ -228,7 +228,7 @@ def read_pinned(file: Path, sha256: str) -> bytes:
     refuse_if(
         hashlib.sha256(data).hexdigest() != sha256,
         f"{file.name} is not the data that the lab's results were measured on, so it is not read; install the lab "
-        "and its requirements.txt again.",
+        "and scikit-learn again.",
     )
     return data
 
@@ -237,7 +237,7 @@ def sklearn_data(name: str, sha256: str) -> bytes:
     """A data set inside scikit-learn, by its path there and read without importing it (1 s); as `read_pinned`."""
     spec = find_spec("sklearn")
     if spec is None or spec.origin is None:
-        raise ConfigError("This data comes with scikit-learn; install requirements.txt.")
+        raise ConfigError("This data comes with scikit-learn; run pip install scikit-learn.")
     return read_pinned(Path(spec.origin).parent / "datasets" / name, sha256)
 
 
