@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from core.files import hosted, lab_path
+from core.files import hosted, lab_path, server_folder
 from core.memory import total_bytes
 from core.runs import machine, ray_queue
 from core.runs.folder import RunFolder
@@ -48,6 +48,7 @@ def spawn_worker(
         "PYTHONUTF8": "1",
         "PYTHONUNBUFFERED": "1",
         "GLIBC_TUNABLES": malloc,
+        "ATTENTION_LAB_RUNS": str(server_folder()),  # which may be named from this folder
     }
     with open(log or os.devnull, "ab") as out:
         # a run outlives the server and Ctrl-C

@@ -213,7 +213,11 @@ def ensure_driver() -> None:
             process = subprocess.Popen(
                 [sys.executable, "-m", "core.runs.ray_driver"],
                 cwd=lab_path(""),
-                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                env={
+                    **os.environ,
+                    "PYTHONUNBUFFERED": "1",
+                    "ATTENTION_LAB_RUNS": str(server_folder()),
+                },
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
