@@ -13,6 +13,7 @@
 # make faults     kills two hundred workers, drops a connection for half a minute, and all else that befalls a run
 # make weather    the tests as on other machines: processors, threads, languages, days, the last bit, each Python that
 #                 is installed with both builds of PyTorch: ten minutes each, and for a Python its own environment
+# make wheel      writes dist/attention_lab-….whl, which installs anywhere
 # make bench      speed beside the peers, as one Markdown table
 #
 # What pages show first, measured or trained again
@@ -51,7 +52,7 @@ unexport PYTHONDONTWRITEBYTECODE  # the tests start some fifty processes: each w
 
 .PHONY: run quick check types javascript generated snapshots test beside in-browser docs clean fuzz faults \
   weather mutate bench example sweep models measured scores cache heads claims corpus bottleneck \
-  future translation moving lock fresh audit sbom browser
+  future translation moving lock wheel fresh audit sbom browser
 
 run: $(VENV)/.installed
 	$(BIN)/streamlit run streamlit_app.py $(RUN_ARGS)
@@ -231,6 +232,9 @@ lock: $(VENV)/.installed-dev
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11.5 --no-annotate --custom-compile-command "make lock" \
 	  $(LOCK_ARGS) $(VENV)/requirements.in pyproject.toml --extra dev --extra audit -o constraints.txt
 
+wheel: | $(VENV)/bin/python
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+
 fresh:
 	PYTHON=$(PYTHON) .ci/fresh $(PIP_ARGS)
 
@@ -255,7 +259,7 @@ $(VENV)/bin/python:
 	  sys.version_info[:2] > newest and print(f"Python {this} is newer than those that the lab is tested on: {tested}.")'
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.installed: requirements.txt constraints.txt | $(VENV)/bin/python
+$(VENV)/.installed: requirements.txt constraints.txt pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet $(PIP_ARGS) -r requirements.txt -e .
 	@touch $@
 

@@ -70,7 +70,8 @@ def place(error: BaseException) -> str:
     ours = [
         frame
         for frame in frames
-        if Path(frame.filename).is_relative_to(ROOT) and "site-packages" not in frame.filename
+        if (file := Path(frame.filename)).is_relative_to(ROOT)
+        and "site-packages" not in file.relative_to(ROOT).parts  # of an environment in the checkout
     ]
     if not frames:
         return ""

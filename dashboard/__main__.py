@@ -1,6 +1,5 @@
 """Every command of the lab: `attention-lab`, or `python -m dashboard`, from any folder. `run` opens the dashboard."""
 
-import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,7 +16,8 @@ def main() -> int:
     """`run`, which is the default, takes the options of `streamlit run`."""
     if missing := [name for name in ("torch", "streamlit", "typer") if find_spec(name) is None]:
         print(
-            f"{', '.join(missing)} not installed: pip install -r requirements.txt, in the folder of the lab.",
+            f"{', '.join(missing)} not installed: pip install -r requirements.txt, in the folder of the lab, "
+            "or pip install attention-lab, in any.",
             file=sys.stderr,
         )
         return 1
@@ -33,8 +33,7 @@ def main() -> int:
 
 
 def dashboard(options: list[str]) -> int:
-    """The server, before anything of core is imported; from the folder with Streamlit's settings and the theme."""
-    os.chdir(ROOT)
+    """The server, before anything of core is imported; Streamlit finds its settings and the theme beside the script."""
     sys.argv = ["streamlit", "run", str(ROOT / "streamlit_app.py"), *options]
     run_module("streamlit", run_name="__main__")  # which ends with SystemExit
     return 0

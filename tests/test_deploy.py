@@ -17,7 +17,7 @@ import tomllib
 import urllib.error
 import urllib.request
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
 from datetime import date
@@ -47,6 +47,7 @@ from benchmarks.sizing import (
     with_costs,
     with_table,
 )
+from core.runs import executor
 from core.settings import PREFIX, LabSettings
 from dashboard.server import health, visitors
 from dashboard.server.hosting import NO_SERVER
@@ -161,15 +162,21 @@ def reachable(port: int, address: str) -> bool:
 
 
 @contextmanager
-def started(*command: str, log: Path = Path(os.devnull), **environment: str) -> Iterator[int]:
+def started(
+    *command: str | Path,
+    log: Path = Path(os.devnull),
+    run_by: Sequence[str] = (sys.executable, "-m"),
+    cwd: Path = ROOT,
+    **environment: str,
+) -> Iterator[int]:
     """The port of a server that a command starts."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     with log.open("wb") as out:
         server = subprocess.Popen(
-            [sys.executable, "-m", *command, f"--server.port={port}"],
-            cwd=ROOT,
+            [*run_by, *command, f"--server.port={port}"],
+            cwd=cwd,
             env={**os.environ, **environment},
             stdout=out,
             stderr=out,
@@ -308,18 +315,18 @@ def test_the_citation_is_valid():
     assert not [one for one in headings[1:] if not re.search(r" \(\d{4}-\d\d-\d\d\)$", one)]
 
 
-def test_install_with_link_to_folder_gives_command(tmp_path):
-    # Into a new environment that sees the packages of this one.
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
+def environment(folder: Path) -> tuple[Path, Callable[..., None]]:
+    """The programs of a new environment that sees the packages of this one but not the lab, and pip for it."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     here, there = (
-        sysconfig.get_path("purelib", vars={"base": base})
-        for base in (sys.prefix, str(tmp_path / "venv"))
+        sysconfig.get_path("purelib", vars={"base": base}) for base in (sys.prefix, str(folder))
     )
     (Path(there) / "shared.pth").write_text(f"{here}\n", encoding="utf-8")
-    programs = Path(sysconfig.get_path("scripts", vars={"base": str(tmp_path / "venv")}))
+    programs = Path(sysconfig.get_path("scripts", vars={"base": str(folder)}))
 
-    def pip(*words: str | Path) -> subprocess.CompletedProcess:
-        return subprocess.run(
+    def pip(*words: str | Path) -> None:
+        alone = ("--no-deps", "--ignore-installed", "--no-build-isolation")
+        subprocess.run(
             [
                 sys.executable,
                 "-m",
@@ -327,23 +334,112 @@ def test_install_with_link_to_folder_gives_command(tmp_path):
                 "--python",
                 programs / "python",
                 "install",
-                "--no-deps",
-                "--no-build-isolation",
+                *alone,
                 *words,
             ],
-            cwd=tmp_path,
+            cwd=folder,
+            check=True,
             capture_output=True,
-            encoding="utf-8",
         )
 
-    refused = pip(ROOT)
-    said = refused.stdout + refused.stderr
-    assert refused.returncode and "pip install -r requirements.txt -e ." in said
-    assert not (programs / "attention-lab").exists()
-    done = pip("-e", ROOT)
-    assert done.returncode == 0, done.stderr
+    return programs, pip
+
+
+def test_install_with_link_to_folder_gives_command(tmp_path):
+    programs, pip = environment(tmp_path / "venv")
+    pip("-e", ROOT)
     command = [str(programs / "attention-lab"), "claims", "list", "--names"]
     assert "scaling" in subprocess.check_output(command, cwd=tmp_path, encoding="utf-8").split()
+    code = "import attention_lab as lab; print(lab.ROOT)"
+    printed = subprocess.check_output(
+        [programs / "python", "-c", code], cwd=tmp_path, encoding="utf-8"
+    )
+    assert printed.strip() == str(ROOT)
+
+
+# A wheel: in an environment without the lab, from a folder of a person's own.
+
+
+ANYWHERE = """
+import sys, importlib.util
+assert not [one for one in ("core", "dashboard", "pages") if importlib.util.find_spec(one)]
+import attention_lab as lab
+model = lab.load_lab_model("induction")
+print(lab.read(model, "the old king saw the old").trace.shape, lab.__version__)
+from core import event_log, plugins
+try:
+    lab.Attention(64, 4)
+except ValueError as error:
+    print(event_log.place(error).partition(":")[0])
+print(sum(one.startswith(f"{plugins.PACKAGE}.") for one in sys.modules), plugins.problems)
+from streamlit.testing.v1 import AppTest
+for page in ("start", "masks", "pretrained"):
+    app = AppTest.from_file(lab.ROOT / "dashboard" / "app.py", default_timeout=300)
+    app = app.switch_page(f"../pages/{page}.py").run()
+    assert app.get("html") and not app.exception and not app.error, page
+"""
+
+
+@pytest.fixture(scope="module")
+def from_wheel(tmp_path_factory) -> tuple[Path, Path]:
+    """The wheel, and the programs of an environment that has it and not the checkout."""
+    folder = tmp_path_factory.mktemp("wheel")
+    words = ("wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", folder)
+    subprocess.run([sys.executable, "-m", "pip", *words, ROOT], check=True, cwd=folder)
+    (wheel,) = folder.glob("*.whl")
+    programs, pip = environment(folder / "venv")
+    pip(wheel)
+    return wheel, programs
+
+
+def test_a_wheel_has_the_whole_tree_in_one_package(from_wheel):
+    names = zipfile.ZipFile(from_wheel[0]).namelist()
+    assert {name.partition("/")[0].partition("-")[0] for name in names} == {"attention_lab"}
+    parts = ["core", "dashboard", "pages", ".streamlit", "streamlit_app.py", "pyproject.toml"]
+    listed = subprocess.check_output(["git", "ls-files", *parts], cwd=ROOT, encoding="utf-8")
+    assert [
+        one
+        for one in listed.split()
+        if f"attention_lab/{one}" not in names and not one.endswith("/lock")
+    ] == []
+    (metadata,) = [name for name in names if name.endswith("/METADATA")]
+    text = zipfile.ZipFile(from_wheel[0]).read(metadata).decode()
+    needed = {
+        Requirement(one).name for one in re.findall(r"^Requires-Dist: ([^;\n]*)$", text, re.M)
+    }
+    assert needed == {one.name for one in REQUIREMENTS}
+    assert "Requires-Dist: torch<3,>=2" in text, "another version of PyTorch may be there"
+
+
+def test_a_wheel_reads_a_model_and_loads_plug_ins_in_any_folder(from_wheel, tmp_path):
+    shutil.copytree(ROOT / "docs" / "plugins", tmp_path / "own")
+    done = subprocess.run(
+        [from_wheel[1] / "python", "-W", "ignore", "-c", ANYWHERE],
+        cwd=tmp_path,
+        env={**os.environ, "ATTENTION_LAB_PLUGINS": "own", "PYTHONPATH": ""},
+        capture_output=True,
+        encoding="utf-8",
+    )
+    assert done.stdout.splitlines() == [
+        f"(2, 4) {PROJECT['version']}",
+        "core/entries.py",
+        "3 []",
+    ], done.stderr
+
+
+def test_a_wheel_serves_the_lab(from_wheel, tmp_path):
+    command = (from_wheel[1] / "attention-lab", "run", "--server.headless=true")
+    environment = {"ATTENTION_LAB_RUNS": "runs", "PYTHONPATH": ""}
+    with started(*command, run_by=(), cwd=tmp_path, **environment) as port:
+        assert json.load(opened(f"http://127.0.0.1:{port}/health"))["status"] == "ok"
+        assert opened(f"http://127.0.0.1:{port}/heads").headers["Content-Security-Policy"]
+
+
+def test_a_worker_finds_runs_that_are_named_from_here(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ATTENTION_LAB_RUNS", "runs")
+    monkeypatch.setattr(executor.subprocess, "Popen", lambda words, env, **other: env)
+    assert executor.spawn_worker([])["ATTENTION_LAB_RUNS"] == str(tmp_path / "runs")
 
 
 # The arithmetic of docs/scaling.md, its two tables, and the examples for containers, held against the lab's code.
