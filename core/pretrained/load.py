@@ -517,9 +517,10 @@ def load_lab_model(name: str) -> Pretrained:
 def load_folder(folder: Path | str, name: str) -> Pretrained:
     """A model from a local folder in Hugging Face's layout: safetensors only, no remote code, fp32 on the CPU.
 
-    PretrainedError when the folder holds no such model, or one without attention that could be drawn.
+    `~` is the home folder. PretrainedError when the folder holds no such model, or one without attention that could be
+    drawn.
     """
-    folder = Path(folder)
+    folder = Path(folder).expanduser()
     # The library replaces itself while it is imported: the statement gives a thread that waits for it the empty one.
     transformers = import_module("transformers")
     read_config(folder / "config.json", name)

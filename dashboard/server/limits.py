@@ -9,6 +9,7 @@ ten train at once. They stop a browser that throws its cookie away to become ano
 deleted when they ask for it, and when they were not here for some hours. Elsewhere nothing of it holds.
 """
 
+import os
 import threading
 import time
 from collections import Counter
@@ -111,8 +112,11 @@ def homes_of(name: object) -> Iterator[Path]:
 
 
 def below_home(path: Path) -> Path:
-    """A path of a public copy from the folder of the person whose it is; any other as it is."""
-    home = next((home for home in folders() if hosted() and path.is_relative_to(home)), None)
+    """A path from the folder of the person whose it is: on a public copy below the server's, else ~; any other as it is."""
+    if not hosted():
+        home = Path(os.path.expanduser("~")).resolve()  # pathlib raises where there is none
+        return Path("~", path.relative_to(home)) if path.is_relative_to(home) else path
+    home = next((home for home in folders() if path.is_relative_to(home)), None)
     return path if home is None else path.relative_to(home)
 
 

@@ -5,6 +5,7 @@ downloads.
 """
 
 import hashlib
+import os
 import re
 import sys
 import threading
@@ -52,33 +53,34 @@ from core.pretrained import (
 from dashboard.draw.components import Cell, source_of
 from dashboard.server.cache import model, remembered, shared, store
 from dashboard.server.calls import Call, recorded
-from dashboard.server.limits import find_run
+from dashboard.server.limits import below_home, find_run
 from dashboard.server.visitors import at_most, me
-from dashboard.ui.runs import ROOT, path_code, script_path
+from dashboard.ui.runs import ROOT, is_of_lab, path_code, script_path
 
-# Names of folders with a model: their paths, on a public copy without what tells of the server or of a person.
+# Names of folders with a model: their paths, without what tells of the server or of a person.
 
 
 EXAMPLES = Path(__file__).resolve().parents[1]
-IN_THE_FOLDER = "./"  # begins a name on a public copy
+IN_THE_FOLDER = "./"  # begins a name of what came with the lab, and any on a public copy
 _OF_RUN = re.compile(r"\./([0-9a-f-]+)/((?!\.)[\w.-]+)")
 
 
 def folder_name(folder: Path) -> str:
-    return f"{IN_THE_FOLDER}{script_path(folder)}" if hosted() else str(folder)
+    if hosted() or is_of_lab(folder):
+        return f"{IN_THE_FOLDER}{script_path(folder)}"
+    return str(below_home(folder))
 
 
 def folder_of(name: str) -> Path:
     """The folder of that name; whoever has a run's id may open the model that was fine-tuned in it."""
-    return _in_run(name) or (
-        ROOT / name if hosted() and name.startswith(IN_THE_FOLDER) else Path(name)
-    )
+    of_lab = name.startswith(IN_THE_FOLDER) and (hosted() or is_of_lab(ROOT / name))
+    return _in_run(name) or (ROOT / name if of_lab else Path(os.path.expanduser(name)))
 
 
 def is_open(name: str) -> bool:
     """Whether the lab itself made a folder, by a run or as an example: visitors may open no other."""
     with suppress(OSError, ValueError, RuntimeError):
-        folder = folder_of(name).expanduser().resolve()
+        folder = folder_of(name).resolve()
         return any(
             folder.is_relative_to(home.resolve())
             for home in ((EXAMPLES,) if hosted() else (EXAMPLES, runs_folder()))

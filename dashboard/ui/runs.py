@@ -52,7 +52,7 @@ def find_any_run(name: object) -> Run | None:
 
 def path_code(path: Path) -> str:
     """A folder as a script names it: one that came with the lab wherever that is, which `Script.text` imports."""
-    return f"lab_path({script_path(path)!r})" if _is_of_lab(path) else repr(script_path(path))
+    return f"lab_path({script_path(path)!r})" if is_of_lab(path) else repr(script_path(path))
 
 
 def run_code(path: Path) -> str:
@@ -61,14 +61,14 @@ def run_code(path: Path) -> str:
     return repr(path.stem) if among else path_code(path)
 
 
-def _is_of_lab(path: Path) -> bool:
+def is_of_lab(path: Path) -> bool:
     return path.is_relative_to(ROOT / "core") or path.is_relative_to(ROOT / "dashboard")
 
 
 def script_path(path: Path) -> str:
     """A folder that came with the lab from the root of the repository, one of a public copy as its download is
-    unpacked, another one whole."""
-    if _is_of_lab(path):
+    unpacked, another one from ~ where it is there."""
+    if is_of_lab(path):
         return path.relative_to(ROOT).as_posix()
     return limits.below_home(path).as_posix()
 

@@ -3,6 +3,7 @@
 import csv
 import io
 import re
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +17,8 @@ from dashboard.draw.components import Script, join
 from dashboard.draw.picture_files import Source, page_file
 from tests.close import assert_close
 
-APP = str(Path(__file__).resolve().parents[2] / "dashboard" / "app.py")
+ROOT = Path(__file__).resolve().parents[2]
+APP = str(ROOT / "dashboard" / "app.py")
 # Times, rates and memory, which differ at each run
 TIMES = re.compile(r"[\d.,]+( ?(?:ms|µs|s|min|GB|MB|kB|steps per second)(?![a-z]))")
 WIDGETS = (
@@ -106,6 +108,18 @@ def assert_script(app: AppTest) -> None:
     assert_results(
         {expression: np.asarray(eval(expression, names)) for expression in script.results}, script
     )
+
+
+def own_paths(app: AppTest) -> list[str]:
+    """The paths of this machine, of the lab, the home folder or temporary files, that a page, its link, its script or its
+    notebook has."""
+    script = script_of(app) if app.session_state["page_pictures"].scripts else Script(())
+    labels = [getattr(one, "options", one.value) for one in elements(app).values()]
+    texts = [everything(app), *shown(app), str(labels), str(dict(app.query_params))]
+    places = (ROOT, Path.home(), Path(tempfile.gettempdir()))
+    known = "|".join(re.escape(str(one)) for one in places if one != Path(one.root))
+    whole = "\n".join([*texts, script.text(""), script.notebook("")])
+    return re.findall(rf"(?<![\w.~])(?:{known})[/\\][^\s'\"]*", whole)
 
 
 def assert_results(computed: Mapping[str, np.ndarray], script: Script) -> None:

@@ -16,7 +16,7 @@ from core.pretrained.model_inputs import decode_picture, decode_wav, read_arrays
 from dashboard.fields.model import OTHER, example_arrays, full_name
 from dashboard.server.session import CURRENT
 from dashboard.server.visitors import is_local
-from dashboard.ui.models import EMBEDDED, WRITES, ModelRef, downloads, stored_bytes
+from dashboard.ui.models import EMBEDDED, WRITES, ModelRef, downloads, folder_name, stored_bytes
 from tests.cases import wait_for
 from tests.pages.app import set_state
 from tests.pretrained.fake_hub import COMMIT, Repo, bert_files, serving
@@ -310,7 +310,7 @@ def bert_in(folder: Path) -> Path:
 def test_a_folder_is_read_where_folders_may_be_opened(tmp_path, monkeypatch):
     folder = bert_in(tmp_path / "own model")
     monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
-    assert code_text(opened(folder)).startswith(f"folder {folder} (2, 3)")
+    assert code_text(opened(folder)).startswith(f"folder {folder_name(folder)} (2, 3)")
     monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "0")
     monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path / "runs"))
     assert code_text(opened(bert_in(tmp_path / "runs" / "one" / "model"))).startswith("folder")

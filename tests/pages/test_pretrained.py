@@ -1,6 +1,7 @@
 """The pages Pretrained, Two models and Use a model without a browser, and what they say of maps that are known."""
 
 import json
+import shutil
 from dataclasses import replace
 from functools import partial
 
@@ -23,7 +24,14 @@ from core.interpret.map_transform import (
     transform_map,
 )
 from core.interpret.trace import AttentionMap, AttentionTrace
-from core.pretrained import Array, Line, ModelInputs, PretrainedError, load_lab_model
+from core.pretrained import (
+    LAB_MODELS,
+    Array,
+    Line,
+    ModelInputs,
+    PretrainedError,
+    load_lab_model,
+)
 from core.pretrained.generate import Candidate
 from core.pretrained.reading import answer
 from core.studies import use_model as study
@@ -39,17 +47,23 @@ from dashboard.draw.pretrained import (
     pins_fact,
     rivals_text,
 )
-from dashboard.ui.models import ModelRef, reading_of, roles_of
+from dashboard.ui.models import ModelRef, folder_name, reading_of, roles_of
+from dashboard.ui.runs import EXAMPLE_FOLDER
 from pages import use_model
 from tests.cases import each
 from tests.pages.app import (
+    ROOT,
     Case,
     app_at,
     assert_says,
+    assert_script,
     html_text,
     open_at,
+    own_paths,
     page_cases,
     page_text,
+    query_value,
+    script_of,
     set_control,
     set_state,
 )
@@ -471,3 +485,17 @@ def test_matrix_shows_every_pair_and_outlines_picked_one(theme):
     assert (first, second) == ("0  It's one", "1  two")
     assert third.startswith("2  a \\ very") and third.endswith("…")
     assert spec["layer"][0]["encoding"]["color"]["scale"]["domain"] == [-1, 1]
+
+
+def test_folders_of_models_are_named_without_this_machine(monkeypatch, tmp_path):
+    monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
+    for name in ("HOME", "USERPROFILE"):
+        monkeypatch.setenv(name, str(tmp_path / "home"))
+    own = shutil.copytree(LAB_MODELS / "induction", tmp_path / "home" / "models" / "mine")
+    shipped = EXAMPLE_FOLDER / "fine_tune" / "numbers" / "numbers-tuned"
+    for folder, name in ((own, "~/models/mine"), (shipped, f"./{shipped.relative_to(ROOT)}")):
+        for link in (str(folder), folder_name(folder)):
+            app = open_at("pretrained", **{"inside:model": link})
+            assert script_of(app).results and query_value(app, "inside:model") in (link, name)
+        assert folder_name(folder) == name and own_paths(app) == []
+        assert_script(app)

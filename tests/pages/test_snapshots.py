@@ -29,6 +29,7 @@ from tests.pages.app import (
     controls_of,
     elements,
     open_page,
+    own_paths,
     pictures_of,
     script_of,
     shown,
@@ -247,7 +248,10 @@ def test_a_page_at_its_links_is_what_was_saved(page, monkeypatch, tmp_path):
     monkeypatch.setattr("dashboard.ui.progress.AT_ONCE", 600.0)
     for key in [key for key in store().entries if key[0] == "results"]:
         del store().entries[key]  # what an earlier test measured is measured again
-    views = {name: view(app) for name, app in states(page)}
+    views = {}
+    for name, app in states(page):
+        views[name] = view(app)
+        assert own_paths(app) == [], name
     first = views["first sight"]
     for name in list(views)[1:]:  # what differs from first sight
         views[name] = [line for line in views[name] if all(differs(line, other) for other in first)]
