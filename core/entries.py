@@ -55,10 +55,9 @@ def _alternatives(values: Sequence[Value]) -> str:
 
 def refuse_type(value: object, kind: type, call: str) -> None:
     """ConfigError with the right call where a value is of another kind."""
-    refuse_if(
-        not isinstance(value, kind),
-        f"Expected {call}; got {' '.join(quote(value).split())} in place of the {kind.__name__}.",
-    )
+    if not isinstance(value, kind):  # first: the words of a tensor take longer than attention
+        got = " ".join(quote(value).split())
+        raise ConfigError(f"Expected {call}; got {got} in place of the {kind.__name__}.")
 
 
 _WORD = re.compile(rf"[\w.-]{{1,{LONGEST_QUOTE}}}")
@@ -478,11 +477,11 @@ def find(entries: Sequence[Entry], axis: str, key: str) -> Entry:
 def complete(choice: Choice | str, entries: Sequence[Entry], axis: str) -> Choice:
     """The choice with every parameter filled in and checked; ConfigError names what the entry does not have."""
     choice = Choice(choice) if isinstance(choice, str) else choice
-    refuse_if(
-        not isinstance(choice, Choice),
-        f"{axis} = {quote(choice)}; expected a Choice or its key. A function goes to the layer: "
-        f"Attention(config, {axis}=…).",
-    )
+    if not isinstance(choice, Choice):
+        raise ConfigError(
+            f"{axis} = {quote(choice)}; expected a Choice or its key. A function goes to the layer: "
+            f"Attention(config, {axis}=…)."
+        )
     entry = find(entries, axis, choice.key)
     return Choice.of(
         choice.key,

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -61,16 +62,18 @@ def test_another_core_is_named(file, tmp_path):
     assert said.startswith("ImportError: attention_lab needs its own package core") and file in said
 
 
-X = torch.ones(1, 2, 3, 4)
+X: Any = torch.ones(1, 2, 3, 4)
+WORD: Any = "x"
 
 
 @each(
     ("call", "words"),
     [
         (lambda: Attention(64, 4), "Expected Attention(AttentionConfig(d_model=64, num_heads=4))"),
+        (lambda: Attention(d_model=64, num_heads=4), "Expected Attention(AttentionConfig(d_model="),
         (lambda: Attention(preset("mistral")), "in place of the AttentionConfig"),
         (
-            lambda: check_inputs(AttentionConfig(), "x", *[None] * 3),
+            lambda: check_inputs(AttentionConfig(), WORD, *[None] * 3),
             "Expected x of (batch, length, d_model = 64)",
         ),
         (lambda: AttentionConfig(position=lambda i, j: i), "Attention(config, position=…)"),

@@ -315,7 +315,7 @@ def test_the_citation_is_valid():
     assert not [one for one in headings[1:] if not re.search(r" \(\d{4}-\d\d-\d\d\)$", one)]
 
 
-def environment(folder: Path) -> tuple[Path, Callable[..., None]]:
+def new_environment(folder: Path) -> tuple[Path, Callable[..., None]]:
     """The programs of a new environment that sees the packages of this one but not the lab, and pip for it."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     here, there = (
@@ -346,7 +346,7 @@ def environment(folder: Path) -> tuple[Path, Callable[..., None]]:
 
 
 def test_install_with_link_to_folder_gives_command(tmp_path):
-    programs, pip = environment(tmp_path / "venv")
+    programs, pip = new_environment(tmp_path / "venv")
     pip("-e", ROOT)
     command = [str(programs / "attention-lab"), "claims", "list", "--names"]
     assert "scaling" in subprocess.check_output(command, cwd=tmp_path, encoding="utf-8").split()
@@ -366,6 +366,10 @@ assert not [one for one in ("core", "dashboard", "pages") if importlib.util.find
 import attention_lab as lab
 model = lab.load_lab_model("induction")
 print(lab.read(model, "the old king saw the old").trace.shape, lab.__version__)
+try:
+    import attention_lab.core
+except ImportError as error:
+    print(error)
 from core import event_log, plugins
 try:
     lab.Attention(64, 4)
@@ -387,7 +391,7 @@ def from_wheel(tmp_path_factory) -> tuple[Path, Path]:
     words = ("wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", folder)
     subprocess.run([sys.executable, "-m", "pip", *words, ROOT], check=True, cwd=folder)
     (wheel,) = folder.glob("*.whl")
-    programs, pip = environment(folder / "venv")
+    programs, pip = new_environment(folder / "venv")
     pip(wheel)
     return wheel, programs
 
@@ -422,6 +426,7 @@ def test_a_wheel_reads_a_model_and_loads_plug_ins_in_any_folder(from_wheel, tmp_
     )
     assert done.stdout.splitlines() == [
         f"(2, 4) {PROJECT['version']}",
+        "After `import attention_lab`, the lab's modules are those of `core`.",
         "core/entries.py",
         "3 []",
     ], done.stderr
@@ -429,6 +434,9 @@ def test_a_wheel_reads_a_model_and_loads_plug_ins_in_any_folder(from_wheel, tmp_
 
 def test_a_wheel_serves_the_lab(from_wheel, tmp_path):
     command = (from_wheel[1] / "attention-lab", "run", "--server.headless=true")
+    for name in ("core", "dashboard", "streamlit_app"):  # of a person's own, where it is typed
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("", encoding="utf-8")
     environment = {"ATTENTION_LAB_RUNS": "runs", "PYTHONPATH": ""}
     with started(*command, run_by=(), cwd=tmp_path, **environment) as port:
         assert json.load(opened(f"http://127.0.0.1:{port}/health"))["status"] == "ok"
