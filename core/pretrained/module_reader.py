@@ -15,12 +15,11 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from math import prod
 from typing import Any
 from unittest import mock
-from weakref import ref
 
 import numpy as np
 import torch
@@ -28,21 +27,34 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from core.interpret.trace import AttentionMap, AttentionTrace, Kind, to_numpy
+from core.pretrained.base import first_line
 
 MAX_WHOLE = 512  # queries or keys: a longer map is pooled to at most as many, beside exact rows
 BLOCK = 2**22  # scores that are computed at a time
 # of weights × values against the call's result, as shares of the largest value
 TOLERANCE, HALF_TOLERANCE = 1e-5, 2e-2
-ATTENTION = re.compile(r"attention|attn|mha$|mixer|mamba|retention", re.IGNORECASE)
-PRODUCTS = ("matmul", "__matmul__", "__rmatmul__", "bmm", "baddbmm", "einsum")
+ATTENTION = re.compile(
+    r"attention|attn|mha$|mixer|mamba|retention|rwkv|hyena|deltanet|ssm", re.IGNORECASE
+)
+FUSED = "scaled_dot_product_attention"
+PRODUCTS = ("matmul", "__matmul__", "linalg_matmul", "mm", "bmm", "baddbmm", "einsum")
+MIXED = (*PRODUCTS, "linear", "conv1d", "conv2d")  # with learned numbers
+TIMES = ("mul", "__mul__", "__rmul__", "multiply")
+JOINED = ("cat", "concat", "concatenate", "stack")
+REDUCED = ("sum", "mean", "amax", "max")
 
-TWO = "two softmaxes follow one another, as in linear attention or by landmarks: no one matrix is between tokens"
+STATE = (
+    "what its softmax gives is multiplied once more before anything learned, as in linear attention or by landmarks: "
+    "no one matrix is between tokens"
+)
 CHANNELS = "its maps are between channels, not tokens"
 OWN_KEYS = (
     "each token has keys of its own (a neighbourhood, or experts): no one matrix is between tokens"
 )
+LEARNED = "its keys are learned vectors, not tokens"
 NO_MATRIX = "no softmax of it reaches a product with values: it calls a kernel of its own, or computes no matrix of weights"
 
 
@@ -53,7 +65,7 @@ class ModuleCall:
     `weights` (len(heads), T', S') are whole where `pool` is 1; else each cell is the weight of a block of `pool` keys,
     mean of `pool` queries, so a row still sums to 1. `rows` are then the exact weights (len(heads), S) of the queries
     that were asked, by their place. `error` is the largest difference between weights × values and what the call
-    returned, over all of `heads`, as a share of the largest value; None in a pooled map of queries alone.
+    returned, over all queries and all of `heads`, as a share of the largest value.
     """
 
     name: str
@@ -62,7 +74,7 @@ class ModuleCall:
     heads: tuple[int, ...]
     weights: Float[np.ndarray, "H T S"]
     pool: int
-    rows: dict[int, Float[np.ndarray, "H S"]]
+    rows: dict[int, Float[np.ndarray, "H keys"]]
     error: float
     tolerance: float
 
@@ -76,7 +88,8 @@ class ModuleCall:
 class ModuleReading:
     """The attention of one forward pass: its calls in order, and what the model returned.
 
-    `unread` are the modules that attend, by their name or class, without weights that could be read, with the reason.
+    `unread` are the modules with attention whose weights could not be read, by their name (the model itself: by its
+    class), with the reason.
     """
 
     source: str
@@ -85,7 +98,7 @@ class ModuleReading:
     output: Any
 
     def trace(self, queries: Sequence[str] = (), keys: Sequence[str] = ()) -> AttentionTrace:
-        """The maps as every picture draws them.
+        """The maps as every picture draws them; heads are numbered by their place in `heads`.
 
         `queries` name the tokens of all maps as long as they, and `keys` the columns of cross-attention; others are
         numbered.
@@ -96,24 +109,20 @@ class ModuleReading:
             kind: Kind = "self" if square else "cross"
             if square and call.shape[2] > 1 and not np.triu(call.weights, 1).any():
                 kind = "causal"
-            names = [
-                _names(given, size, call.pool, letter)
-                for given, size, letter in zip(
-                    (queries, queries if square else keys),
-                    call.weights.shape[1:],
-                    "qk",
-                    strict=True,
-                )
-            ]
+            names = (
+                _names(queries, call.shape[2], call.pool, "q"),
+                _names(queries if square else keys, call.shape[3], call.pool, "k"),
+            )
             layer = sum(one.kind == kind for one in maps)
             maps.append(AttentionMap(kind, layer, call.weights, *names))
         return AttentionTrace(tuple(maps), self.source)
 
 
-def _names(given: Sequence[str], size: int, pool: int, letter: str) -> tuple[str, ...]:
-    if pool == 1:
-        return tuple(given) if len(given) == size else tuple(f"{letter}{i}" for i in range(size))
-    return tuple(f"{letter}{i * pool}–{(i + 1) * pool - 1}" for i in range(size))
+def _names(tokens: Sequence[str], size: int, pool: int, letter: str) -> tuple[str, ...]:
+    if len(tokens) != size:
+        tokens = [f"{letter}{place}" for place in range(size)]
+    blocks = (tokens[start : start + pool] for start in range(0, size, pool))
+    return tuple(one[0] if len(one) == 1 else f"{one[0]}–{one[-1]}" for one in blocks)
 
 
 def read_module(
@@ -128,7 +137,8 @@ def read_module(
 
     `row` is the sequence of the batch (of windows: the window) that is read, `heads` are those of each layer (None:
     all), and `queries` those whose exact rows are read where a map is longer than `MAX_WHOLE` and so pooled. Compiled
-    parts run uncompiled for this pass. The model's own errors are raised as they are.
+    parts run uncompiled for this pass. The model's own errors are raised as they are; ValueError for a head that no
+    layer has, and for a query beyond all maps.
     """
     reader = _Reader(model, row, queries, heads)
     with ExitStack() as stack:
@@ -143,77 +153,144 @@ def read_module(
             output = model(**inputs)
         else:
             output = model(*((inputs,) if isinstance(inputs, Tensor) else inputs))
-    return ModuleReading(type(model).__name__, tuple(reader.calls), reader.unread(), output)
+    most, longest = (max((one.shape[axis] for one in reader.calls), default=0) for axis in (1, 2))
+    for what, places, count, least in (
+        ("head", heads or (), most, 0),
+        ("query", queries, longest, -longest),
+    ):
+        if reader.calls and (wrong := [one for one in places if not least <= one < count]):
+            raise ValueError(f"No layer has a {what} {wrong[0]}; expected {least} to {count - 1}.")
+    return ModuleReading(
+        type(model).__name__, tuple(reader.calls), reader.unread(type(model).__name__), output
+    )
 
 
-@dataclass(eq=False)
+def read_function(
+    function: Callable[..., Any], *args: Any, **options: Any
+) -> tuple[Any, Float[Tensor, "B H T S"] | None, str]:
+    """What a function that attends returns, its weights, and why they could not be read; of several calls the last."""
+    reader = _WholeReader()
+    with reader:
+        result = function(*args, **options)
+    return result, reader.whole, next(iter(reader.reasons.values()), NO_MATRIX)
+
+
+@dataclass(frozen=True)
 class _Running:
-    """A module while it runs: the shape of its first tensor, and the results of attention that it computed itself."""
+    """A module while it runs: the shapes of its tensors, and whether the first holds numbers, not ids."""
 
     name: str
-    shape: tuple[int, ...]
-    results: dict[int, tuple[Tensor, ModuleCall]] = field(default_factory=dict)
+    shapes: tuple[tuple[int, ...], ...] = ()
+    floats: bool = False
+
+    @property
+    def tokens(self) -> set[int]:
+        """What may be the number of tokens of an input: (B, N, C), (B, C, N), pictures, (B, N), and q of (B, H, N, D)."""
+        return {
+            count
+            for shape in self.shapes
+            for count in (prod(shape[1:-1]), prod(shape[2:]), *shape[-2:-1], *shape[1:2])
+        }
+
+    def why_not(self, shape: Sequence[int], width: int) -> str | None:
+        """Why weights (…, T, S) and values (…, S, width) are not between tokens, by the first input; None if they are."""
+        *lead, length, keys = shape
+        first = self.shapes[0] if self.shapes else ()
+        sequences = prod(lead)
+        if len(first) == 2 and self.floats and length == 1:  # (B · N, C), as experts are given
+            known = any(keys in other for other in self.shapes)
+            return OWN_KEYS if (sequences, width) == first and not known else None
+        views = ((first[-1], prod(first[1:-1])), (first[1], prod(first[2:]))) if first[2:] else ()
+        for channels, tokens in views:
+            if sequences * length == first[0] * channels and width == tokens != length:
+                return CHANNELS
+            by_token = sequences % (first[0] * tokens) == 0 and (
+                len(lead) > 2 or tokens in lead[1:] or lead[0] % (first[0] * tokens) == 0
+            )
+            if length == 1 < tokens and by_token and (keys < tokens or width == first[-1]):
+                return OWN_KEYS
+        return None
+
+
+# (sequence, rows, heads): the weights (heads, rows, S)
+Rows = Callable[[int, slice, list[int]], Tensor]
+_PATCHED = threading.Lock()  # PyTorch's fused function is replaced for one call
 
 
 class _Reader(TorchFunctionMode):
     """Sees the functions of one pass, in the thread that runs it."""
 
     def __init__(
-        self, model: nn.Module, row: int, queries: Sequence[int], heads: Sequence[int] | None
+        self,
+        model: nn.Module | None = None,
+        row: int = 0,
+        queries: Sequence[int] = (),
+        heads: Sequence[int] | None = None,
     ) -> None:
         super().__init__()
         self.model, self.row, self.queries, self.heads = model, row, queries, heads
         self.calls: list[ModuleCall] = []
-        self.running: list[_Running] = [_Running("", ())]
+        self.running: list[_Running] = [_Running("")]
         self.ran: dict[str, str] = {}  # the class of each module
         self.reasons: dict[str, str] = {}
-        self.weights: dict[int, ref[Tensor]] = {}  # results of a softmax, and what became of them
         self.batch = 0  # of the model's first tensor
+        # Of tensors, for as long as they live: results of a softmax, and what became of them; products of these and
+        # values, before their sum; what a call returned; what is made of parameters alone.
+        self.weights, self.weighted, self.results, self.learned = (
+            WeakTensorKeyDictionary() for _ in range(4)
+        )
 
     @contextmanager
     def hooked(self) -> Iterator[None]:
         """Follow which module runs."""
 
         def enter(name: str, module: nn.Module, args: Any, kwargs: Any) -> None:
-            first = next(filter(torch.is_tensor, (*args, *kwargs.values())), None)
-            shape = () if first is None else tuple(first.shape)
-            self.batch = self.batch or (shape or (0,))[0]
-            self.ran[name] = type(module).__name__
-            self.running.append(_Running(name, shape))
+            tensors = [one for one in (*args, *kwargs.values()) if isinstance(one, Tensor)]
+            shapes = tuple(tuple(one.shape) for one in tensors)
+            self.batch = self.batch or next((shape[0] for shape in shapes if shape), 0)
+            self.ran[name] = getattr(module, "original_name", type(module).__name__)
+            floats = bool(tensors) and tensors[0].is_floating_point()
+            self.running.append(_Running(name, shapes, floats))
 
         def leave(module: nn.Module, args: Any, output: Any) -> None:
             self.running.pop()
 
-        handles = [
-            handle
-            for name, module in self.model.named_modules()
-            for handle in (
-                module.register_forward_pre_hook(partial(enter, name), with_kwargs=True),
-                module.register_forward_hook(leave, always_call=True),
-            )
-        ]
-        try:
+        with ExitStack() as stack:
+            for path, module in self.model.named_modules() if self.model is not None else ():
+                name = path.removeprefix("_orig_mod").removeprefix(".")  # of a compiled model
+                for handle in (
+                    module.register_forward_pre_hook(partial(enter, name), with_kwargs=True),
+                    module.register_forward_hook(leave, always_call=True),
+                ):
+                    stack.callback(handle.remove)
             yield
-        finally:
-            for handle in handles:
-                handle.remove()
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        options, name = kwargs or {}, getattr(func, "__name__", "")
+        options, name = kwargs or {}, getattr(func, "__name__", "").partition(".")[0]
         if name == "multi_head_attention_forward":
             return self._multi_head(func, args, options)
         result = func(*args, **options)
-        if name == "scaled_dot_product_attention":
-            self._fused(name, result, *args, **options)
+        if name == FUSED:
+            self._guarded(self._fused, name, result, *args, **options)
         elif name == "flex_attention":
-            self._flex(result[0], *args, **options)
+            self._guarded(self._flex, result[0], *args, **options)
         elif name == "softmax":
-            self.weights[id(result)] = ref(result)
-        elif name not in ("__get__", "size"):
-            self._follow(name, args, options, result)
+            self.weights[result] = True
+        elif isinstance(result, Tensor | list | tuple) or name == "__setitem__":
+            self._guarded(self._follow, name, args, options, result)
         return result
+
+    def _guarded(self, see: Callable[..., None], *args: Any, **options: Any) -> None:
+        """The one place where reading is called from a model's pass, which no fault of ours may end."""
+        try:
+            see(*args, **options)
+        except Exception as error:
+            self._refuse(f"reading it failed: {type(error).__name__}, {first_line(error)}")
+
+    def _refuse(self, why: str) -> None:
+        self.reasons[self.running[-1].name] = why
 
     # Attention by hand: what becomes of a softmax.
 
@@ -221,40 +298,64 @@ class _Reader(TorchFunctionMode):
         self, name: str, args: tuple[Any, ...], options: Mapping[str, Any], result: Any
     ) -> None:
         """Follow weights from function to function, up to their product with values."""
-        given = [
-            one
-            for many in (*args, *options.values())
-            for one in (many if isinstance(many, list | tuple) else (many,))
-            if isinstance(one, Tensor)
-        ]
-        learned = any(isinstance(one, nn.Parameter) for one in given)
-        results = self.running[-1].results
-        if any(map(self._is_weights, given)):
-            if name in PRODUCTS and not learned:
+        given, made = (
+            [
+                one
+                for many in values
+                for one in (many if isinstance(many, list | tuple) else (many,))
+                if isinstance(one, Tensor)
+            ]
+            for values in ((*args, *options.values()), (result,))
+        )
+        made = (
+            given[:1] if name == "__setitem__" else [one for one in made if one.is_floating_point()]
+        )
+        if not (given and made):
+            return None
+        learned = [one for one in given if isinstance(one, nn.Parameter) or one in self.learned]
+        followed = [one for one in given if one in self.weights]
+        large = [one for one in given if one.numel() > 1]
+        if len(learned) == len(given):
+            self.learned.update((one, True) for one in made)
+        elif name in PRODUCTS and not learned:
+            for call in [self.results[one] for one in large if one in self.results]:
+                if name == "einsum" or given[-2].shape[-1] == call.shape[2]:
+                    self.calls = [one for one in self.calls if one is not call]
+                    return self._refuse(STATE)
+            if len(followed) == 1:
                 return self._product(name, args, given[-2:], result)
-            for one in result if isinstance(result, list | tuple) else (result,):
-                if isinstance(one, Tensor) and one.is_floating_point():
-                    self.weights[id(one)] = ref(one)
-        elif results and not learned and isinstance(result, Tensor):
-            # a view of what attention gave, or of its mean: a further softmax must not take it for values
-            call = next((results[id(one)][1] for one in given if id(one) in results), None)
-            if call is not None:
-                results[id(result)] = result, call
+            self.weights.update((one, True) for one in made if followed)
+        elif name == "sum" and given[0] in self.weighted:
+            self._weighted_sum(args, options, given[0], result)
+        elif followed:
+            first = followed[0]
+            grown = len(given) > 1 and name not in JOINED and made[0].numel() > first.numel()
+            if grown and name in TIMES:
+                self.weighted[result] = first, next(one for one in given if one is not first)
+            elif learned and name in MIXED and _over_keys(name, args, first, made[0]):
+                self._refuse(LEARNED)
+            elif not (
+                grown
+                or name in REDUCED
+                and made[0].shape[-2:] != first.shape[-2:]
+                or learned
+                and made[0].shape != first.shape
+                or learned
+                and name in MIXED
+                and first.ndim < 4
+            ):
+                self.weights.update((one, True) for one in made)
+        elif len(large) == 1 and large[0] in self.results:
+            # a view of what attention gave: a further product must not take it for values
+            self.results.update((one, self.results[large[0]]) for one in made)
         return None
-
-    def _is_weights(self, values: Tensor) -> bool:
-        known = self.weights.get(id(values))
-        return known is not None and known() is values
 
     def _product(
         self, name: str, args: tuple[Any, ...], pair: Sequence[Tensor], out: Tensor
     ) -> None:
-        """Read a product of weights (…, T, S) and values (…, S, E)."""
-        result, first = out, self._is_weights(pair[0])
+        """A product of weights (…, T, S) and values (…, S, E)."""
+        result, first = out, pair[0] in self.weights
         weights, values = pair if first else pair[::-1]
-        if (earlier := self.running[-1].results.get(id(values))) is not None:
-            self.calls = [call for call in self.calls if call is not earlier[1]]
-            return self._refuse(TWO)
         if name == "einsum":
             arranged = _arrange(args[0], first, weights, values, out)
             if arranged is None:
@@ -262,49 +363,77 @@ class _Reader(TorchFunctionMode):
             weights, values, out = arranged
         elif not first:
             weights, values, out = weights.mT, values.mT, out.mT
-        if min(weights.ndim, values.ndim) < 2:
+        if min(weights.ndim, values.ndim) > 1:
+            self._by_hand(weights, values, out, result)
+        return None
+
+    def _weighted_sum(
+        self, args: tuple[Any, ...], options: Mapping[str, Any], product: Tensor, result: Tensor
+    ) -> None:
+        """The sum over keys of weights (…, S, 1) times values (…, S, E), as additive attention is often written."""
+        weights, values = self.weighted[product]
+        dim = options.get("dim", args[1] if len(args) > 1 else None)
+        over_keys = dim in (-2, product.ndim - 2) and weights.shape[-1:] == (1,)
+        if not over_keys or not _sums_to_one(weights.mT):
             return None
+        weights = weights.expand(*product.shape[:-1], 1)
+        out = result.squeeze(-2) if result.ndim == product.ndim else result  # keepdim
+        if values.ndim == product.ndim > 3 and values.shape[-3] == 1 < product.shape[-3]:
+            return self._by_hand(weights[..., 0], values.squeeze(-3), out, result)
+        return self._by_hand(weights.mT, values.expand_as(product), out[..., None, :], result)
+
+    def _by_hand(self, weights: Tensor, values: Tensor, out: Tensor, result: Tensor) -> None:
+        """Read weights (…, T, S), values (…, S, E) and their product (…, T, E); `result` is its tensor of the pass."""
         values = values.expand(*weights.shape[:-2], *values.shape[-2:])
-        if (why := self._why_not(weights.shape, values.shape[-1])) is not None:
+        if (why := self.running[-1].why_not(weights.shape, values.shape[-1])) is not None:
             return self._refuse(why)
-        weights, values, out = map(self._by_head, (weights, values, out))
-        sequence = self.row % len(weights)
+        order = self._by_head(weights.shape, values.shape[-1])
+        weights, values, out = map(order, (weights, values, out))
         call = self._read(
             "softmax",
             weights.shape,
-            lambda rows, heads: weights[sequence, heads][:, rows],
-            values[sequence],
-            out[sequence],
+            lambda sequence, rows, heads: weights[sequence][:, rows][heads],
+            values,
+            out,
         )
-        self.running[-1].results[id(result)] = result, call
+        if call is not None:
+            self.results[result] = call
         return None
 
-    def _why_not(self, shape: Sequence[int], width: int) -> str | None:
-        """Why weights (…, T, S) are not between tokens, by the input (B, N, C) or (B, C, N) of the module."""
-        rows, inputs = prod(shape[:-1]), self.running[-1].shape
-        if len(inputs) < 3:
-            return None
-        for channels, tokens in (
-            (inputs[-1], prod(inputs[1:-1])),
-            (inputs[1], prod(inputs[2:])),
-        ):
-            if rows == inputs[0] * channels and width == tokens != shape[-2]:
-                return CHANNELS
-            if shape[-2] == 1 < tokens and rows % (inputs[0] * tokens) == 0 and len(shape) > 4:
-                return OWN_KEYS
-        return None
+    def _by_head(self, shape: Sequence[int], width: int) -> Callable[[Tensor], Tensor]:
+        """How what belongs to weights (…, T, S) becomes (sequences, heads, …): windows count as sequences."""
+        *lead, length, keys = shape
+        batch, running = self.batch or 1, self.running[-1]
+        inside = length not in running.tokens
+        # (B · H, windows, …) or (B, H, windows, …); where windows come first, heads follow them
+        windows = (
+            inside
+            and len(lead) > 1
+            and lead[-1] * length in running.tokens
+            and not any(prod(lead[:-1]) * length == batch * one for one in running.tokens)
+        )
+        sequences = batch
+        if len(lead) == 1 and inside:  # (B · windows · H, …): the heads are what is left
+            size = prod(running.shapes[0]) if running.shapes else 0
+            sequences = next(
+                (
+                    batch * one // length
+                    for one in sorted(running.tokens)
+                    if one % length == 0 and keys < one and lead[0] * length * width >= size > 0
+                ),
+                batch,
+            )
 
-    def _by_head(self, values: Tensor) -> Float[Tensor, "B H T X"]:
-        """Heads apart: one dimension of both is split by the batch of the model's input; windows are sequences."""
-        if values.ndim == 2:
-            return values[None, None]
-        if values.ndim == 3:
-            whole = self.batch and len(values) % self.batch == 0
-            return values.unflatten(0, (self.batch if whole else 1, -1))
-        return values.flatten(0, values.ndim - 4)
+        def order(one: Tensor) -> Float[Tensor, "B H T X"]:
+            if one.ndim == 2:
+                return one[None, None]
+            if one.ndim == 3 or one.ndim == 4 and windows:
+                one = one.unflatten(0, (sequences if len(one) % sequences == 0 else 1, -1))
+            if windows:
+                one = one.transpose(-3, -4)
+            return one.flatten(0, one.ndim - 4)
 
-    def _refuse(self, why: str) -> None:
-        self.reasons[self.running[-1].name] = why
+        return order
 
     # Fused attention: the weights are computed again.
 
@@ -323,31 +452,28 @@ class _Reader(TorchFunctionMode):
         enable_gqa: bool = False,
     ) -> None:
         shape = (*query.shape[:-1], key.shape[-2])
-        if (why := self._why_not(shape, value.shape[-1])) is not None:
+        if (why := self.running[-1].why_not(shape, value.shape[-1])) is not None:
             return self._refuse(why)
-        sequence = self.row % len(self._by_head(query))
-        q, k, v, out = (self._by_head(one)[sequence] for one in (query, key, value, out))
-        mask = attn_mask
-        if mask is not None:
-            mask = self._by_head(mask.expand(shape))[sequence]
+        order = self._by_head(shape, value.shape[-1])
+        k, v = (order(one.expand(*query.shape[:-3], *one.shape[-3:])) for one in (key, value))
+        q, out = order(query), order(out)
+        mask = None if attn_mask is None else order(attn_mask.expand(shape))
         scale = q.shape[-1] ** -0.5 if scale is None else scale
 
-        def rows_of(rows: slice, heads: list[int]) -> Tensor:
-            scores = _scores(q, k, rows, heads, scale)
+        def rows_of(sequence: int, rows: slice, heads: list[int]) -> Tensor:
+            scores = _scores(q[sequence], k[sequence], rows, heads, scale)
             if is_causal:
-                places = torch.arange(q.shape[1], device=q.device)[rows]
-                scores.masked_fill_(
-                    torch.arange(k.shape[1], device=q.device) > places[:, None], -torch.inf
-                )
+                queries, keys = (torch.arange(one.shape[2], device=q.device) for one in (q, k))
+                scores.masked_fill_(keys > queries[rows, None], -torch.inf)
             if mask is not None:
-                part = mask[heads][:, rows]
+                part = mask[sequence][:, rows][heads]
                 if part.dtype == torch.bool:
                     scores.masked_fill_(~part, -torch.inf)
                 else:
                     scores += part
             return scores.softmax(-1).nan_to_num(0.0)
 
-        self._read(function, (len(self._by_head(query)), len(q), *shape[-2:]), rows_of, v, out)
+        self._read(function, (*q.shape[:3], k.shape[2]), rows_of, v, out)
         return None
 
     def _flex(
@@ -356,19 +482,22 @@ class _Reader(TorchFunctionMode):
         score_buffers: Sequence[Tensor] = (), mask_buffers: Sequence[Tensor] = (),
     ) -> None:  # fmt: skip
         """flex_attention: score_mod and mask_mod are called for the rows that are read, as it calls them."""
-        sequence = self.row % len(query)
-        q, k, mask_mod = query[sequence], key[sequence], block_mask[-1]
-        places, columns = (torch.arange(one.shape[1], device=q.device) for one in (q, k))
+        key, value = (one.expand(len(query), *one.shape[1:]) for one in (key, value))
 
-        def rows_of(rows: slice, heads: list[int]) -> Tensor:
-            scores = _scores(q, k, rows, heads, scale)
-            index = torch.tensor(sequence), torch.tensor(heads), places[rows], columns
+        def rows_of(sequence: int, rows: slice, heads: list[int]) -> Tensor:
+            scores = _scores(query[sequence], key[sequence], rows, heads, scale)
+            places, columns = (
+                torch.arange(one.shape[2], device=query.device) for one in (query, key)
+            )
+            index = (
+                *(torch.tensor(one, device=query.device) for one in (sequence, heads)),
+                *(places[rows], columns),
+            )
             scores = _by_cell(lambda *cell: score_mod(*cell, *score_buffers), scores, *index)
-            seen = _by_cell(lambda _, *cell: mask_mod(*cell, *mask_buffers), scores, *index)
+            seen = _by_cell(lambda _, *cell: block_mask[-1](*cell, *mask_buffers), scores, *index)
             return scores.masked_fill(~seen, -torch.inf).softmax(-1).nan_to_num(0.0)
 
-        shape = len(query), len(q), q.shape[1], k.shape[1]
-        self._read("flex_attention", shape, rows_of, value[sequence], out[sequence])
+        self._read("flex_attention", (*query.shape[:3], key.shape[2]), rows_of, value, out)
 
     def _multi_head(self, func: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
         """nn.MultiheadAttention: its function calls the fused one inside, where no mode sees it.
@@ -380,71 +509,94 @@ class _Reader(TorchFunctionMode):
         def seen(*args: Any, **options: Any) -> Tensor:
             out = fused(*args, **options)
             if threading.get_ident() == thread:
-                self._fused("nn.MultiheadAttention", out, *args, **options)
+                self._guarded(self._fused, "nn.MultiheadAttention", out, *args, **options)
             return out
 
         bound = inspect.signature(func).bind(*args, **options)
-        asked = bound.arguments.get("need_weights", True)
+        weighs = bound.arguments.get("need_weights", True)
+        result = func(*args, **options) if weighs else None
         bound.arguments["need_weights"] = False
-        with mock.patch.object(F, "scaled_dot_product_attention", seen):
-            result = func(*bound.args, **bound.kwargs)
-        return func(*args, **options) if asked else result
+        with _PATCHED, mock.patch.object(F, FUSED, seen):
+            plain = func(*bound.args, **bound.kwargs)
+        return result if weighs else plain
 
-    # What is kept.
-
+    @torch.no_grad()
     def _read(
         self,
         function: str,
         shape: Sequence[int],
-        rows_of: Callable[[slice, list[int]], Tensor],
-        values: Float[Tensor, "G S E"],
-        out: Float[Tensor, "H T E"],
-    ) -> ModuleCall:
+        rows_of: Rows,
+        values: Float[Tensor, "B G S E"],
+        out: Float[Tensor, "B H T E"],
+    ) -> ModuleCall | None:
+        """Take the weights of the asked sequence and heads, in blocks of queries."""
         batch, heads, length, keys = shape
+        if not -batch <= self.row < batch:
+            self._refuse(f"it has {batch} sequences, and no row {self.row}")
+            return None
         which = [head for head in self.heads or range(heads) if head < heads]
-        values = values[_groups(which, heads, len(values))].float()
+        if not which:
+            self._refuse(f"it has {heads} heads, and none of those that were asked")
+            return None
+        v = values[self.row][_groups(which, heads, values.shape[1])].float()
         pool = -(-max(length, keys) // MAX_WHOLE)
-        block = max(1, BLOCK // (keys * max(1, len(which)) * pool)) * pool
-        parts, error = [], 0.0
-        for start in range(0, length, block):
-            part = rows_of(slice(start, start + block), which).float()
-            difference = part @ values - out[which, start : start + block].float()
-            error = max(error, float(difference.abs().max()))
-            parts.append(_pooled(part, pool))
-        rows = {
-            query % length: to_numpy(
-                rows_of(slice(query % length, query % length + 1), which)[:, 0]
-            )
-            for query in self.queries
-            if pool > 1 and -length <= query < length
-        }
+        block = max(1, BLOCK // (keys * len(which)))
+        total = v.new_zeros(len(which), -(-length // pool), -(-keys // pool))
+        error, exact = 0.0, dict[int, np.ndarray]()
+        with torch.autocast(v.device.type, enabled=False):
+            for start in range(0, length, block):
+                part = rows_of(self.row, slice(start, start + block), which).float()
+                theirs = out[self.row, :, start : start + block][which].float()
+                difference = (part @ v - theirs).abs().nan_to_num(torch.inf)
+                error = max(error, float(difference.max()))
+                part = F.pad(part, (0, -keys % pool)).unflatten(-1, (-1, pool)).sum(-1)
+                places = torch.arange(start, start + part.shape[1], device=part.device)
+                total.index_add_(1, places // pool, part)
+            counts = torch.full((total.shape[1], 1), float(pool), device=total.device)
+            counts[-1] -= -length % pool
+            for query in self.queries if pool > 1 else ():
+                if -length <= query < length:
+                    place = query % length
+                    one = rows_of(self.row, slice(place, place + 1), which)
+                    exact[place] = to_numpy(one[:, 0].float())
         call = ModuleCall(
             self.running[-1].name,
             function,
             (batch, heads, length, keys),
             tuple(which),
-            to_numpy(torch.cat(parts, 1)),
+            to_numpy(total / counts),
             pool,
-            rows,
-            error / (float(values.abs().max()) or 1.0),
+            exact,
+            error / (float(v.abs().max()) or 1.0),
             TOLERANCE if out.dtype.itemsize >= 4 else HALF_TOLERANCE,
         )
         self.calls.append(call)
         return call
 
-    def unread(self) -> dict[str, str]:
-        """The modules that attend but whose weights were not read; of those inside one another, the innermost."""
+    def unread(self, source: str) -> dict[str, str]:
+        """The modules whose attention was not read; of those that attend inside one another, the innermost."""
         read = {call.name for call in self.calls}
-        attends = [name for name, kind in self.ran.items() if ATTENTION.search(kind)]
+        attends = {name for name, kind in self.ran.items() if ATTENTION.search(kind)}
         known = {*read, *self.reasons, *attends}
         silent = {
             name: NO_MATRIX
-            for name in attends
-            if name not in read
+            for name in attends or ({""} - known)
+            if name not in read | self.reasons.keys()
             and not any(other.startswith(f"{name}.") or not name for other in known - {name})
             and not any(name.startswith(f"{other}.") for other in (*read, *self.reasons))
         }
-        return {name: why for name, why in {**silent, **self.reasons}.items() if name not in read}
+        return {name or source: why for name, why in sorted((silent | self.reasons).items())}
+
+
+class _WholeReader(_Reader):
+    """Reads all sequences and heads of one function, for who needs them as a tensor."""
+
+    whole: Tensor | None = None
+
+    def _read(self, function: str, shape: Sequence[int], rows_of: Rows, values: Tensor, out: Tensor) -> None:  # fmt: skip
+        every = slice(None), [*range(shape[1])]
+        with torch.no_grad():
+            self.whole = torch.stack([rows_of(one, *every) for one in range(shape[0])])
 
 
 def _groups(heads: Sequence[int], queries: int, keys: int) -> list[int]:
@@ -455,7 +607,7 @@ def _groups(heads: Sequence[int], queries: int, keys: int) -> list[int]:
 def _scores(q: Tensor, k: Tensor, rows: slice, heads: list[int], scale: float) -> Tensor:
     """The scaled scores (heads, rows, S) in float32, as fused kernels add them up."""
     k = k[_groups(heads, len(q), len(k))].float()
-    return q[heads][:, rows].float() @ k.mT * scale
+    return q[:, rows][heads].float() @ k.mT * scale
 
 
 def _by_cell(function: Callable[..., Tensor], scores: Tensor, batch: Tensor, heads: Tensor,
@@ -466,28 +618,34 @@ def _by_cell(function: Callable[..., Tensor], scores: Tensor, batch: Tensor, hea
     return function(scores, batch, heads, queries, keys)
 
 
-def _pooled(part: Float[Tensor, "H T S"], pool: int) -> Float[Tensor, "H T2 S2"]:
-    """The sums over blocks of `pool` keys, mean of blocks of `pool` queries."""
-    if pool == 1:
-        return part
-    _, rows, keys = part.shape
-    part = F.pad(part, (0, -keys % pool, 0, -rows % pool))
-    part = part.unflatten(-1, (-1, pool)).sum(-1).unflatten(1, (-1, pool)).sum(2)
-    counts = torch.full((part.shape[1], 1), float(pool), device=part.device)
-    counts[-1] -= -rows % pool
-    return part / counts
+def _sums_to_one(weights: Tensor) -> bool:
+    return bool(((weights.float().sum(-1) - 1).abs() < 1e-2).all())
+
+
+def _over_keys(name: str, args: tuple[Any, ...], weights: Tensor, result: Tensor) -> bool:
+    """Whether a product with learned numbers sums over keys, not over heads."""
+    if name == "einsum":
+        left, _, right = args[0].replace(" ", "").partition("->")
+        return right.find(left.split(",")[0][-1]) < 0 and _sums_to_one(weights)
+    return (
+        not name.startswith("conv")
+        and result.shape[:-1] == weights.shape[:-1]
+        and _sums_to_one(weights)
+    )
 
 
 def _arrange(
-    equation: str, first: bool, weights: Tensor, values: Tensor, out: Tensor
+    equation: Any, first: bool, weights: Tensor, values: Tensor, out: Tensor
 ) -> tuple[Tensor, Tensor, Tensor] | None:
     """Weights (…, T, S), values (…, S, E) and result (…, T, E) of an einsum; None where it has no one sum over keys."""
-    left, of_out = equation.replace(" ", "").split("->")
+    left, arrow, of_out = str(equation).replace(" ", "").partition("->")
+    if not arrow:  # as torch reads it: the letters that stand once, in their order
+        of_out = "".join(sorted(one for one in left if one.isalpha() and left.count(one) == 1))
     names = left.split(",") if first else left.split(",")[::-1]
     if len(names) != 2:
         return None
     if "..." in left:
-        free = [letter for letter in "ABCDEFGHIJ" if letter not in equation]
+        free = [letter for letter in "ABCDEFGHIJ" if letter not in left]
         count = max(
             one.ndim - len(name) + 3
             for one, name in zip((weights, values), names, strict=True)

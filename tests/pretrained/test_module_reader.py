@@ -10,7 +10,15 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
-from core.pretrained.module_reader import CHANNELS, NO_MATRIX, TWO, ModuleReading, read_module
+from core.pretrained.module_reader import (
+    CHANNELS,
+    LEARNED,
+    NO_MATRIX,
+    OWN_KEYS,
+    STATE,
+    ModuleReading,
+    read_module,
+)
 
 B, T, C, H = 2, 11, 48, 3
 D = C // H
@@ -108,25 +116,112 @@ def test_flex(compiled):
     np.testing.assert_allclose(call.weights, expected, 1e-4, 1e-5)
 
 
-class OverChannels(nn.Module):
+def over_channels(x: torch.Tensor) -> torch.Tensor:
     """As XCiT."""
+    q = heads(x).mT
+    return ((q @ q.mT).softmax(-1) @ q).mT.transpose(1, 2).reshape(x.shape)
+
+
+def two_softmaxes(x: torch.Tensor) -> torch.Tensor:
+    """As efficient attention, and linear attention in U-Nets."""
+    q = heads(x)
+    state = torch.einsum("bhnd,bhne->bhde", q.softmax(-2), q) / T
+    return torch.einsum("bhnd,bhde->bhne", q.softmax(-1), state)
+
+
+def one_softmax(x: torch.Tensor) -> torch.Tensor:
+    """Linear attention whose queries have no softmax."""
+    q = heads(x)
+    return q @ (q.softmax(-2).mT @ q)
+
+
+def landmarks(x: torch.Tensor) -> torch.Tensor:
+    """As Nyströmformer, with three landmarks and one step of its inverse."""
+    q = heads(x)
+    few = q[:, :, ::4]
+    first, inner, last = ((a @ b.mT).softmax(-1) for a, b in ((q, few), (few, few), (few, q)))
+    inverse = inner.mT @ (2 * torch.eye(3) - inner @ inner.mT)
+    return first @ inverse @ (last @ q)
+
+
+def neighbourhood(x: torch.Tensor) -> torch.Tensor:
+    """Each token and the one on either side of it."""
+    q = heads(x)
+    near = F.pad(q, (0, 0, 1, 1)).unfold(2, 3, 1)  # (B, H, T, D, 3)
+    weights = (q[..., None, :] @ near).softmax(-1)  # (B, H, T, 1, 3)
+    return (weights @ near.mT).squeeze(-2).transpose(1, 2).flatten(2)
+
+
+EXPERTS = numbers(4, C, C, seed=9)
+
+
+def experts(x: torch.Tensor) -> torch.Tensor:
+    """A soft mixture of experts, by einsum."""
+    router = (x @ EXPERTS[0])[..., :4].softmax(-1)
+    return torch.einsum("bte,ebtc->btc", router, torch.stack([x @ one for one in EXPERTS]))
+
+
+def experts_of_rows(x: torch.Tensor) -> torch.Tensor:
+    """The same with tokens in one row, by a sum."""
+    rows = x.flatten(0, 1)
+    router = (rows @ EXPERTS[0])[:, :4].softmax(-1)
+    return (router[..., None] * torch.stack([rows @ one for one in EXPERTS], 1)).sum(1)
+
+
+def own_kernel(x: torch.Tensor) -> torch.Tensor:
+    """A function of its own, which no mode sees."""
+
+    class Attention(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, q: torch.Tensor) -> torch.Tensor:
+            return (q @ q.mT).softmax(-1) @ q
+
+    return Attention.apply(x)
+
+
+class Learned(nn.Module):
+    """Attention to vectors of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.memory = nn.Parameter(numbers(5, C))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        q = heads(x).mT
-        return ((q @ q.mT).softmax(-1) @ q).mT.transpose(1, 2).reshape(x.shape)
+        return (x @ self.memory.T).softmax(-1) @ self.memory
 
 
-class LinearAttention(nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        q = heads(x)
-        state = torch.einsum("bhnd,bhne->bhde", q.softmax(-2), q)
-        return torch.einsum("bhnd,bhde->bhne", q.softmax(-1), state)
+class Calls(nn.Module):
+    """A model of one function."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *tensors: torch.Tensor) -> torch.Tensor:
+        return self.function(*tensors)
 
 
-@pytest.mark.parametrize("kind, why", [(OverChannels, CHANNELS), (LinearAttention, TWO)])
-def test_what_is_not_between_tokens_says_why(kind, why):
-    reading = read_module(kind(), numbers(B, T, C))
+@pytest.mark.parametrize(
+    "model, why",
+    [
+        (Calls(over_channels), CHANNELS),
+        (Calls(two_softmaxes), STATE),
+        (Calls(one_softmax), STATE),
+        (Calls(landmarks), STATE),
+        (Calls(neighbourhood), OWN_KEYS),
+        (Calls(experts), OWN_KEYS),
+        (Calls(experts_of_rows), OWN_KEYS),
+        (Calls(own_kernel), NO_MATRIX),
+        (Calls(torch.relu), NO_MATRIX),
+        (Learned(), LEARNED),
+    ],
+    ids=lambda one: getattr(getattr(one, "function", None), "__name__", None),
+)
+def test_what_is_not_between_tokens_says_why(model, why):
+    x = numbers(B, T, C)
+    reading = read_module(model, x)
     assert not reading.calls and set(reading.unread.values()) == {why}
+    torch.testing.assert_close(reading.output, model(x))
 
 
 def test_performer_says_why():
