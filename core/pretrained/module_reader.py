@@ -200,7 +200,9 @@ class _Running:
         if len(first) == 2 and self.floats and length == 1:  # (B · N, C), as experts are given
             known = any(keys in other for other in self.shapes)
             return OWN_KEYS if (sequences, width) == first and not known else None
-        views = ((first[-1], prod(first[1:-1])), (first[1], prod(first[2:]))) if first[2:] else ()
+        views = [(first[-1], prod(first[1:-1]))] if len(first) > 2 else []
+        if len(first) > 3 and min(first[2:]) > 1:  # a picture
+            views.append((first[1], prod(first[2:])))
         for channels, tokens in views:
             if sequences * length == first[0] * channels and width == tokens != length:
                 return CHANNELS

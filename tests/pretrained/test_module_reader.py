@@ -122,6 +122,12 @@ def over_channels(x: torch.Tensor) -> torch.Tensor:
     return ((q @ q.mT).softmax(-1) @ q).mT.transpose(1, 2).reshape(x.shape)
 
 
+def over_channels_of_a_picture(x: torch.Tensor) -> torch.Tensor:
+    """As DANet's second module."""
+    q = x.flatten(2)
+    return (q @ q.mT).softmax(-1) @ q
+
+
 def two_softmaxes(x: torch.Tensor) -> torch.Tensor:
     """As efficient attention, and linear attention in U-Nets."""
     q = heads(x)
@@ -168,15 +174,10 @@ def experts_of_rows(x: torch.Tensor) -> torch.Tensor:
     return (router[..., None] * torch.stack([rows @ one for one in EXPERTS], 1)).sum(1)
 
 
+@torch.library.custom_op("attention_lab_tests::attend", mutates_args=())
 def own_kernel(x: torch.Tensor) -> torch.Tensor:
-    """A function of its own, which no mode sees."""
-
-    class Attention(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, q: torch.Tensor) -> torch.Tensor:
-            return (q @ q.mT).softmax(-1) @ q
-
-    return Attention.apply(x)
+    """A kernel of its own, whose inside nothing sees."""
+    return (x @ x.mT).softmax(-1) @ x
 
 
 class Learned(nn.Module):
@@ -211,7 +212,7 @@ class Calls(nn.Module):
         (Calls(neighbourhood), OWN_KEYS),
         (Calls(experts), OWN_KEYS),
         (Calls(experts_of_rows), OWN_KEYS),
-        (Calls(own_kernel), NO_MATRIX),
+        (Calls(lambda x: own_kernel(x)), NO_MATRIX),
         (Calls(torch.relu), NO_MATRIX),
         (Learned(), LEARNED),
     ],
@@ -224,11 +225,222 @@ def test_what_is_not_between_tokens_says_why(model, why):
     torch.testing.assert_close(reading.output, model(x))
 
 
+def test_channels_of_a_picture_say_why():
+    reading = read_module(Calls(over_channels_of_a_picture), numbers(B, 6, 8, T))
+    assert not reading.calls and set(reading.unread.values()) == {CHANNELS}
+
+
 def test_performer_says_why():
     from performer_pytorch import SelfAttention
 
     reading = read_module(SelfAttention(dim=C, heads=H, causal=False), numbers(B, T, C))
     assert not reading.calls and set(reading.unread.values()) == {NO_MATRIX}
+
+
+# What is read, whatever way it is written: a function of (q, k, v), each (B, H, T, D), and the scores of its softmax.
+
+
+def plain(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    return (q @ k.mT).softmax(-1) @ v
+
+
+def in_place(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    scores = q @ k.mT
+    scores[:] = F.softmax(scores, -1)
+    scores *= 1.0
+    out = scores @ v
+    scores.zero_()  # its memory is used again
+    return out
+
+
+def into_out(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    scores = q @ k.mT
+    torch.softmax(scores, -1, out=scores)
+    return torch.bmm(scores.flatten(0, 1), v.flatten(0, 1)).view(q.shape)
+
+
+def by_einsum(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    weights = torch.einsum("b h i d, b h j d -> b h i j", q, k).softmax(dim=-1)
+    return torch.einsum("b h i j, b h j d -> b i h d", weights, v)
+
+
+def values_first(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    """As non-local blocks, with channels before tokens."""
+    weights = (q @ k.mT).softmax(-1)
+    return v.mT @ weights.transpose(-1, -2)
+
+
+def short_einsum(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    weights = torch.einsum("...id,...jd", q, k).softmax(-1).to(torch.float64).float()
+    return torch.einsum("...jd,...ij->...id", v, weights)
+
+
+def heads_in_a_list(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    weights = torch.stack([(q[:, h] @ k[:, h].mT).softmax(-1) for h in range(H)], 1)
+    return torch.matmul(weights, v)
+
+
+def with_a_sink(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    scores = q @ k.mT
+    return torch.cat([scores, torch.full_like(scores[..., :1], -1e9)], -1).softmax(-1)[..., :-1] @ v
+
+
+def autograd_function(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    class Attention(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+            return plain(q, k, v)
+
+    return Attention.apply(q, k, v)
+
+
+def fused(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    return F.scaled_dot_product_attention(q, k, v, scale=1.0)
+
+
+def by_its_operator(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    return torch.ops.aten.scaled_dot_product_attention(q, k, v, scale=1.0)
+
+
+WRITTEN = (plain, in_place, into_out, by_einsum, values_first, short_einsum, heads_in_a_list, with_a_sink,
+           autograd_function, fused, by_its_operator)  # fmt: skip
+
+
+@pytest.mark.parametrize("function", WRITTEN, ids=lambda one: one.__name__)
+def test_ways_to_write_attention(function):
+    q, k, v = numbers(B, H, T, D), numbers(B, H, 7, D, seed=1), numbers(B, H, 7, D, seed=2)
+    call = agreed(read_module(Calls(function), (q, k, v), row=1), 1).calls[0]
+    assert call.shape == (B, H, T, 7)
+    np.testing.assert_allclose(call.weights, (q @ k.mT).softmax(-1)[1], 1e-4, 1e-5)
+
+
+def mixed_heads(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    """Talking heads, whose mixture is what values get."""
+    return torch.einsum("bhij,hg->bgij", (q @ k.mT).softmax(-1), MIX) @ v
+
+
+def differential(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    return ((q @ k.mT).softmax(-1) - 0.3 * (k @ q.mT).softmax(-1)) @ v
+
+
+MIX = nn.Parameter(numbers(H, H, seed=8))
+
+
+def test_mixed_weights_are_read_as_values_get_them():
+    q, k, v = (numbers(B, H, T, D, seed=seed) for seed in range(3))
+    weights, other = (q @ k.mT).softmax(-1), (k @ q.mT).softmax(-1)
+    for function, expected in (
+        (mixed_heads, torch.einsum("bhij,hg->bgij", weights, MIX)),
+        (differential, weights - 0.3 * other),
+    ):
+        call = agreed(read_module(Calls(function), (q, k, v)), 1).calls[0]
+        np.testing.assert_allclose(call.weights, expected[0].detach(), 1e-4, 1e-5)
+
+
+def test_head_mixing_by_a_linear_layer_as_in_cait():
+    mix = nn.Linear(H, H)
+
+    def cait(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        weights = mix((q @ k.mT).permute(0, 2, 3, 1)).permute(0, 3, 1, 2).softmax(-1)
+        return mix(weights.permute(0, 2, 3, 1)).permute(0, 3, 1, 2) @ v
+
+    q, k, v = (numbers(B, H, T, D, seed=seed) for seed in range(3))
+    agreed(read_module(Calls(cait), (q, k, v)), 1)
+
+
+class Additive(nn.Module):
+    """Bahdanau's attention of one query, as PyTorch's tutorial of translation writes it, or by a sum."""
+
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.query, self.key, self.score = nn.Linear(C, C), nn.Linear(C, C), nn.Linear(C, 1)
+        self.way = way
+
+    def forward(self, query: torch.Tensor, states: torch.Tensor) -> torch.Tensor:
+        weights = self.score(torch.tanh(self.query(query)[:, None] + self.key(states))).softmax(1)
+        if self.way == "bmm":
+            return torch.bmm(weights.squeeze(2).unsqueeze(1), states).squeeze(1)
+        return (weights * states).sum(1, keepdim=self.way == "keepdim")
+
+
+@pytest.mark.parametrize("way", ["bmm", "sum", "keepdim"])
+def test_additive_attention(way):
+    model, query, states = Additive(way), numbers(B, C), numbers(B, T, C, seed=1)
+    call = agreed(read_module(model, (query, states), row=1), 1).calls[0]
+    scores = model.score(torch.tanh(model.query(query)[:, None] + model.key(states)))
+    assert call.shape == (B, 1, 1, T)
+    np.testing.assert_allclose(call.weights[0, 0], scores.softmax(1)[1, :, 0].detach(), 1e-4, 1e-5)
+
+
+def test_additive_attention_of_many_queries():
+    q, k, v = numbers(B, 5, 1, C), numbers(B, 1, T, C, seed=1), numbers(B, 1, T, C, seed=2)
+
+    def additive(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return (torch.tanh(q + k).sum(-1, keepdim=True).softmax(2) * v).sum(dim=-2)
+
+    call = agreed(read_module(Calls(additive), (q, k, v)), 1).calls[0]
+    expected = torch.tanh(q + k).sum(-1).softmax(-1)
+    assert call.shape == (B, 1, 5, T)
+    np.testing.assert_allclose(call.weights[0], expected[0], 1e-4, 1e-5)
+
+
+class Pool(nn.Module):
+    """One learned query over all tokens, with as many heads as there are tokens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attn = nn.MultiheadAttention(C, 4, batch_first=True)
+        self.query = nn.Parameter(numbers(1, 1, C))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.attn(self.query.expand(len(x), -1, -1), x, x, need_weights=False)[0]
+
+
+@pytest.mark.parametrize("length", [4, 8, T])
+def test_pooling_by_attention_is_read(length):
+    call = agreed(read_module(Pool(), numbers(B, length, C)), 1).calls[0]
+    assert call.shape == (B, 4, 1, length)
+
+
+class Twice(nn.Module):
+    """Self-attention and cross-attention in one module, and a gate by a softmax before them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate, self.qkv = nn.Linear(C, C), nn.Linear(C, 3 * C)
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        x = x * self.gate(x).softmax(-1)[..., :1] + x
+        q, k, v = self.qkv(x).chunk(3, -1)
+        x = x + (q @ k.mT).softmax(-1) @ v
+        (q, _, _), (_, k, v) = self.qkv(x).chunk(3, -1), self.qkv(y).chunk(3, -1)
+        return x + (q @ k.mT).softmax(-1) @ v
+
+
+def test_two_attentions_of_one_module():
+    reading = agreed(read_module(Twice(), (numbers(B, T, C), numbers(B, 5, C))), 2)
+    assert [call.shape for call in reading.calls] == [(B, 1, T, T), (B, 1, T, 5)]
+
+
+def windows(layout: str) -> Any:
+    """Windows of 4 of 20 tokens, 3 heads; the order of batch, windows and heads, with the first of them in one."""
+
+    def attend(x: torch.Tensor) -> torch.Tensor:
+        q = x.view(B, 5, 4, H, D).permute(0, *((3, 1) if "h w" in layout else (1, 3)), 2, 4)
+        q = q.flatten(0, 2 if layout == "(b w h)" else 1) if "(" in layout else q
+        return (q @ q.mT).softmax(-1) @ q
+
+    return attend
+
+
+@pytest.mark.parametrize("layout", ["b w h", "(b w) h", "b h w", "(b h) w", "(b w h)"])
+def test_windows_count_as_sequences(layout):
+    x = numbers(B, 20, C)
+    q = x.view(B, 5, 4, H, D).transpose(2, 3).flatten(0, 1)
+    for row in (0, 6):
+        call = agreed(read_module(Calls(windows(layout)), x, row=row), 1).calls[0]
+        assert call.shape == (B * 5, H, 4, 4)
+        np.testing.assert_allclose(call.weights, (q @ q.mT).softmax(-1)[row], 1e-4, 1e-5)
 
 
 class Own(nn.Module):
