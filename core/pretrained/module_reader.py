@@ -153,12 +153,12 @@ def read_module(
             output = model(**inputs)
         else:
             output = model(*((inputs,) if isinstance(inputs, Tensor) else inputs))
-    most, longest = (max((one.shape[axis] for one in reader.calls), default=0) for axis in (1, 2))
+    most, longest = reader.most
     for what, places, count, least in (
         ("head", heads or (), most, 0),
         ("query", queries, longest, -longest),
     ):
-        if reader.calls and (wrong := [one for one in places if not least <= one < count]):
+        if count and (wrong := [one for one in places if not least <= one < count]):
             raise ValueError(f"No layer has a {what} {wrong[0]}; expected {least} to {count - 1}.")
     return ModuleReading(
         type(model).__name__, tuple(reader.calls), reader.unread(type(model).__name__), output
@@ -235,7 +235,7 @@ class _Reader(TorchFunctionMode):
         self.running: list[_Running] = [_Running("")]
         self.ran: dict[str, str] = {}  # the class of each module
         self.reasons: dict[str, str] = {}
-        self.batch = 0  # of the model's first tensor
+        self.batch, self.most = 0, (0, 0)  # of the model's first tensor; the most heads and queries
         # Of tensors, for as long as they live: results of a softmax, and what became of them; products of these and
         # values, before their sum; what a call returned; what is made of parameters alone.
         self.weights, self.weighted, self.results, self.learned = (
@@ -426,7 +426,7 @@ class _Reader(TorchFunctionMode):
                 batch,
             )
 
-        def order(one: Tensor) -> Float[Tensor, "B H T X"]:
+        def order(one: Tensor) -> Tensor:
             if one.ndim == 2:
                 return one[None, None]
             if one.ndim == 3 or one.ndim == 4 and windows:
@@ -533,6 +533,7 @@ class _Reader(TorchFunctionMode):
     ) -> ModuleCall | None:
         """Take the weights of the asked sequence and heads, in blocks of queries."""
         batch, heads, length, keys = shape
+        self.most = max(self.most[0], heads), max(self.most[1], length)
         if not -batch <= self.row < batch:
             self._refuse(f"it has {batch} sequences, and no row {self.row}")
             return None
@@ -659,9 +660,11 @@ def _arrange(
     keys = [one for one in of_weights if one in of_values and one not in of_out]
     rows = [one for one in of_weights if one in of_out and one not in of_values]
     width = [one for one in of_values if one in of_out and one not in of_weights]
+    shared = [one for one in of_weights if one in of_values and one in of_out]
+    if len(rows) > 1 and "".join((rows[-1], *keys)) in of_weights:  # heads that share their values
+        shared, rows = [one for one in of_weights if one in {*shared, *rows[:-1]}], rows[-1:]
     if len(keys) != 1 or len(rows) > 1 or len(width) > 1:
         return None
-    shared = [one for one in of_weights if one in of_values and one in of_out]
     rows, width = rows or ["_"], width or ["_"]
 
     def ordered(one: Tensor, name: str, last: list[str]) -> Tensor:

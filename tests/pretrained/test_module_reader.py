@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+from transformers import AutoModelForCausalLM, LlamaConfig
 
 from core.pretrained.module_reader import (
     CHANNELS,
@@ -17,8 +18,10 @@ from core.pretrained.module_reader import (
     OWN_KEYS,
     STATE,
     ModuleReading,
+    _Reader,
     read_module,
 )
+from tests.tiny_models import library_attention
 
 B, T, C, H = 2, 11, 48, 3
 D = C // H
@@ -457,3 +460,203 @@ def test_long_maps_are_pooled_beside_exact_rows():
     np.testing.assert_allclose(call.weights, pooled, 1e-4, 1e-5)
     for row in (7, length - 1):
         np.testing.assert_allclose(call.rows[row], whole[:, row], 1e-4, 1e-5)
+
+
+# PyTorch's own modules.
+
+
+@pytest.mark.parametrize("weighs", [True, False])
+@pytest.mark.parametrize("mask", ["none", "bool", "float", "padding", "causal"])
+def test_multi_head_attention_of_pytorch(weighs, mask):
+    layer = nn.MultiheadAttention(C, H, batch_first=True).eval()
+    x = numbers(B, T, C)
+    future = torch.ones(T, T).triu(1).bool()
+    padded = torch.zeros(B, T, dtype=torch.bool)
+    padded[1, 7:] = True
+    options: dict[str, Any] = {
+        "none": {},
+        "bool": {"attn_mask": future},
+        "float": {"attn_mask": numbers(T, T)},
+        "padding": {"key_padding_mask": padded},
+        "causal": {"attn_mask": future, "is_causal": True},
+    }[mask]
+    inputs = {"query": x, "key": x, "value": x, "need_weights": weighs, **options}
+    reading = agreed(read_module(layer, inputs, row=1), 1)
+    out, weights = layer(x, x, x, average_attn_weights=False, **options)
+    np.testing.assert_allclose(reading.calls[0].weights, weights[1].detach(), 1e-4, 1e-5)
+    assert (reading.output[1] is not None) == weighs
+    torch.testing.assert_close(reading.output[0], out, rtol=1e-4, atol=1e-5)
+
+
+def test_encoder_and_decoder_of_pytorch():
+    model = nn.Transformer(C, H, 2, 2, 96, batch_first=True).eval()
+    reading = agreed(read_module(model, (numbers(B, T, C), numbers(B, 7, C))), 6)
+    assert [call.shape[2:] for call in reading.calls] == [(T, T)] * 2 + [(7, 7), (7, T)] * 2
+    trace = reading.trace(tuple("abcdefg"), [f"w{i}" for i in range(T)])
+    assert [one.kind for one in trace.maps] == ["self", "self", *["self", "cross"] * 2]
+    assert trace.maps[3].queries == tuple("abcdefg") and trace.maps[3].keys[-1] == "w10"
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_fast_path_of_padded_sentences():
+    layer = nn.TransformerEncoderLayer(C, H, batch_first=True)
+    model, x = nn.TransformerEncoder(layer, 2).eval(), numbers(B, T, C)
+    padded = torch.zeros(B, T, dtype=torch.bool)
+    padded[1, 7:] = True
+    inputs = {"src": x, "src_key_padding_mask": padded}
+    call = agreed(read_module(model, inputs, row=1), 2).calls[0]
+    assert not call.weights[:, :, 7:].any() and call.weights[:, :, :7].all()
+
+
+def test_patched_function_of_pytorch_stands_again():
+    before = F.scaled_dot_product_attention
+    read_module(nn.MultiheadAttention(C, H), (numbers(T, B, C),) * 3)
+    with pytest.raises(AssertionError):
+        read_module(nn.MultiheadAttention(C, H), (numbers(T, B, C + 1),) * 3)
+    assert F.scaled_dot_product_attention is before
+
+
+# Grouped heads, masks and precision of the fused function.
+
+
+def test_shared_keys_masks_and_scale():
+    q, k, v = numbers(B, 6, T, D), numbers(B, 2, T, D, seed=1), numbers(B, 2, T, D, seed=2)
+    near = (torch.arange(T)[:, None] - torch.arange(T)).abs() < 3
+    keys = k.repeat_interleave(3, 1)
+    for mask, bias in (
+        (near, torch.zeros(T, T).masked_fill(~near, -torch.inf)),
+        (numbers(B, 1, T, T),) * 2,
+    ):
+        model = Calls(
+            lambda q, k, v, mask=mask: F.scaled_dot_product_attention(
+                q, k, v, mask, scale=0.1, enable_gqa=True
+            )
+        )
+        call = agreed(read_module(model, (q, k, v), row=1, heads=[5, 0]), 1).calls[0]
+        expected = (q @ keys.mT * 0.1 + bias).softmax(-1)[1, [5, 0]]
+        np.testing.assert_allclose(call.weights, expected, 1e-4, 1e-5)
+
+
+def test_dead_rows_are_zeros():
+    q, mask = numbers(B, H, T, D), torch.ones(T, T, dtype=torch.bool)
+    mask[3] = False
+    model = Calls(lambda q: F.scaled_dot_product_attention(q, q, q, mask))
+    assert not agreed(read_module(model, q), 1).calls[0].weights[:, 3].any()
+
+
+@pytest.mark.parametrize("way", ["bfloat16", "autocast"])
+@pytest.mark.parametrize("fused", [True, False])
+def test_half_precision(way, fused):
+    model, x = NanoAttention(fused), numbers(B, T, C)
+    if way == "bfloat16":
+        reading = read_module(model.bfloat16(), x.bfloat16())
+    else:
+        with torch.autocast("cpu", torch.bfloat16):
+            reading = read_module(model, x)
+    call = reading.calls[0]
+    assert call.agrees and 0 <= call.error <= 2e-2 and call.weights.dtype == np.float32
+    np.testing.assert_allclose(call.weights.sum(-1), 1, atol=2e-2)
+
+
+def test_weights_that_are_not_the_calls_own_disagree():
+    model = Calls(lambda q: torch.baddbmm(torch.ones_like(q), (q @ q.mT).softmax(-1), q))
+    call = read_module(model, numbers(B, T, D)).calls[0]
+    assert not call.agrees and call.error > 0.1
+
+
+# What is asked, and what cannot be.
+
+
+@pytest.mark.parametrize(
+    "asked, why",
+    [({"heads": [3]}, "head 3; expected 0 to 2"), ({"heads": [-1]}, "head -1; expected 0 to 2"),
+     ({"queries": [11]}, "query 11; expected -11 to 10")],
+)  # fmt: skip
+def test_what_no_layer_has_is_refused(asked, why):
+    with pytest.raises(ValueError, match=f"No layer has a {why}"):
+        read_module(NanoAttention(True), numbers(B, T, C), **asked)
+
+
+def test_a_row_beyond_the_batch_is_told():
+    reading = read_module(NanoAttention(True), numbers(B, T, C), row=B)
+    assert not reading.calls and reading.unread == {
+        "NanoAttention": "it has 2 sequences, and no row 2"
+    }
+
+
+class Raises(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.outer = NanoAttention(False), nn.Linear(C + 1, C)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.outer(self.inner(x))
+
+
+def test_errors_of_the_model_are_its_own_and_hooks_are_gone():
+    model = Raises()
+    model.inner.eval()
+    with pytest.raises(RuntimeError, match="mat1 and mat2"):
+        read_module(model, numbers(B, T, C))
+    assert model.training and not model.inner.training
+    assert not any(one._forward_hooks or one._forward_pre_hooks for one in model.modules())
+    assert torch.is_grad_enabled() and not torch.overrides._get_current_function_mode_stack()
+
+
+@pytest.mark.parametrize(
+    "model", [NanoAttention(True), NanoAttention(False), nn.MultiheadAttention(C, H)]
+)
+def test_a_fault_of_ours_ends_no_pass(model, monkeypatch):
+    monkeypatch.setattr(_Reader, "_by_head", lambda *given: 1 / 0)
+    inputs = (numbers(B, T, C),) * (3 if isinstance(model, nn.MultiheadAttention) else 1)
+    reading = read_module(model, inputs)
+    assert not reading.calls and reading.output is not None
+    assert set(reading.unread.values()) == {
+        "reading it failed: ZeroDivisionError, division by zero"
+    }
+
+
+# Other libraries that the environment has.
+
+
+def llama(way: str) -> Any:
+    config = LlamaConfig(vocab_size=99, hidden_size=C, intermediate_size=64, num_hidden_layers=2, num_attention_heads=6,
+                         num_key_value_heads=2)  # fmt: skip
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return AutoModelForCausalLM.from_config(config, attn_implementation=way).eval()
+
+
+@pytest.mark.parametrize("way", ["eager", "sdpa", "flex_attention"])
+@pytest.mark.filterwarnings("ignore:flex_attention called without")
+def test_transformers(way):
+    ids = torch.arange(24).view(2, 12)
+    mask = torch.ones(2, 12, dtype=torch.long)
+    mask[1, :3] = 0
+    with library_attention():
+        model, plain = llama(way), llama("eager")
+        reading = agreed(read_module(model, {"input_ids": ids, "attention_mask": mask}, row=1), 2)
+        theirs = plain(ids, attention_mask=mask, output_attentions=True).attentions
+    for call, weights in zip(reading.calls, theirs, strict=True):
+        assert call.name.endswith("self_attn")
+        np.testing.assert_allclose(call.weights[:, 3:], weights[1, :, 3:].detach(), 1e-4, 1e-5)
+    assert {one.kind for one in reading.trace().maps} <= {"causal", "self"}
+
+
+@pytest.mark.parametrize(
+    "options, calls",
+    [({"causal": True, "rotary_pos_emb": True}, 2), ({"attn_flash": True}, 2), ({"causal": True, "attn_kv_heads": 1}, 2),
+     ({"attn_pre_talking_heads": True, "attn_post_talking_heads": True}, 2), ({"cross_attend": True}, 4),
+     ({"attn_num_mem_kv": 2}, 2), ({"attn_sparse_topk": 3}, 2), ({"alibi_pos_bias": True}, 2)],
+    ids=str,
+)  # fmt: skip
+def test_x_transformers(options, calls):
+    from x_transformers import TransformerWrapper
+    from x_transformers.x_transformers import AttentionLayers
+
+    layers = AttentionLayers(dim=C, depth=2, heads=H, **options)
+    model = TransformerWrapper(num_tokens=50, max_seq_len=32, attn_layers=layers)
+    inputs: dict[str, Any] = {"x": torch.arange(26).view(2, 13)}
+    if "cross_attend" in options:
+        inputs["context"] = numbers(2, 9, C)
+    agreed(read_module(model, inputs), calls)
