@@ -499,7 +499,7 @@ def test_encoder_and_decoder_of_pytorch():
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 def test_fast_path_of_padded_sentences():
-    layer = nn.TransformerEncoderLayer(C, H, batch_first=True)
+    layer = nn.TransformerEncoderLayer(C, 4, batch_first=True)
     model, x = nn.TransformerEncoder(layer, 2).eval(), numbers(B, T, C)
     padded = torch.zeros(B, T, dtype=torch.bool)
     padded[1, 7:] = True
