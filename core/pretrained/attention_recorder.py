@@ -8,6 +8,9 @@ between this function and W_O; what a head writes is read, and replaced, at the 
 
 Older families multiply queries, keys and values in their own code. While a module named in `OWN_CODE` runs, its products
 are watched: one whose result goes into the softmax is queries by keys, the one of what comes out is weights by values.
+
+A function that a person registered with `AttentionInterface`, and that the config names, runs in place of the family's;
+its weights are read from what it calls (`module_reader`).
 """
 
 import inspect
@@ -30,7 +33,8 @@ from torch.utils._pytree import tree_map_only
 from core.attention import Absent
 from core.attention.base import repeat_heads
 from core.interpret.trace import Kind
-from core.pretrained.base import text_config
+from core.pretrained.base import reject_if, text_config
+from core.pretrained.module_reader import read_function
 
 EAGER = "eager"
 HeadSet = frozenset[tuple[str, int, int | None]]
@@ -412,6 +416,59 @@ def recorded_attention(module: Any, query: Tensor, key: Tensor, value: Tensor, a
     return recorder.record(module, query, key, value, attention_mask, out, weights, options)
 
 
+def registered_attention(config: Any) -> Callable[..., Any] | None:
+    """The function that a person registered under the name in a model's config; None where it is the library's own."""
+    from transformers import AttentionInterface
+
+    function = AttentionInterface().get(config._attn_implementation)
+    library = getattr(function, "__module__", "").startswith("transformers.")
+    return None if library or function is recorded_attention else function
+
+
+def attention_name(kind: Any, config: Any) -> str:
+    """The attention that a model of this class and config is loaded with: a person's own, else the family's eager one.
+
+    A class that computes attention in its own code never calls another.
+    """
+    own = registered_attention(config) is not None and kind._can_set_attn_implementation()
+    return str(config._attn_implementation) if own else EAGER
+
+
+def run_registered(function: Callable[..., Any], name: str, module: Any, query: Tensor, key: Tensor, value: Tensor,
+                   attention_mask: Any, **options: Any) -> tuple[Tensor, Tensor | None]:  # fmt: skip
+    """A person's own attention function, recorded where a recorder is active.
+
+    PretrainedError where its weights cannot be read. What its scores have beside the scaled products of q and k is
+    recorded as `position_bias`.
+    """
+    given, recorder = (module, query, key, value, attention_mask), _RECORDER.get()
+    if recorder is None:
+        return function(*given, **options)
+    (out, returned), weights, why = read_function(function, *given, **options)
+    weights = returned if weights is None else weights
+    what = f"The attention function {name} that the model's config names ran, and"
+    reject_if(weights is None, f"{what} its weights cannot be read: {why}.")
+    assert weights is not None
+    mask = attention_mask if isinstance(attention_mask, Tensor) else None
+    seen = weights > 0
+    if mask is None and not bool(seen.all()):
+        mask = seen.any(1, keepdim=True)
+    if recorder.with_qkv:
+        reject_if(
+            bool(((weights.sum(-1) - 1).abs() > 1e-3).any()),
+            f"{what} the rows of its weights do not sum to 1, so no scores of q and k explain them. Its maps can be drawn.",
+        )
+        scale = options.get("scaling") or query.shape[-1] ** -0.5
+        scores = scale * query @ repeat_heads(key, weights.shape[1]).mT
+        more = (weights.clamp(min=torch.finfo(weights.dtype).tiny).log() - scores) * seen
+        more = (more - more.sum(-1, keepdim=True) / seen.sum(-1, keepdim=True)) * seen
+        small = (
+            more.abs().max() <= 1e-4 * scores.abs().max()
+        )  # what rounding leaves of the logarithm
+        options = {"scaling": scale, "position_bias": None if small else more}
+    return recorder.record(module, query, key, value, mask, out, weights, options)
+
+
 def recorded_rotation(function: Callable[..., Any], *values: Any, **options: Any) -> Any:
     """What a family's rotation gives, recorded where a recorder wants q and k."""
     rotated, recorder = function(*values, **options), _RECORDER.get()
@@ -443,8 +500,12 @@ def make_recordable(model: Any, reads: str) -> str:
     from transformers import AttentionInterface
 
     AttentionInterface.register(EAGER, recorded_attention)
-    if shared := model._can_set_attn_implementation():  # others are loaded with it
+    function, name = registered_attention(model.config), model.config._attn_implementation
+    shared = model._can_set_attn_implementation()
+    if function is None and shared:  # others are loaded with it
         model.set_attn_implementation(EAGER)
+    elif function is not None and getattr(function, "func", None) is not run_registered:
+        AttentionInterface.register(name, partial(run_registered, function, name))
     for module in model.modules():
         # GPT-2's order of operations for fp16, in its own code, and BLOOM's for several devices, without its W_O
         for name in ("reorder_and_upcast_attn", "slow_but_exact"):

@@ -16,7 +16,7 @@ from torch import nn
 
 from core.entries import ConfigError, Cost, quote, refuse_if
 from core.pretrained import hub
-from core.pretrained.attention_recorder import make_recordable
+from core.pretrained.attention_recorder import attention_name, make_recordable
 from core.pretrained.base import Pretrained, refuse_too_much, reject_if, wrap_errors
 from core.pretrained.load import (
     LAB_MODELS,
@@ -27,6 +27,7 @@ from core.pretrained.load import (
     lab_models,
     merge_adapter,
     minilm_folder,
+    model_class,
     read_config,
     refuse_missing,
     refuse_not_finite,
@@ -404,7 +405,10 @@ def build(config: FineTuneConfig, rows: Rows) -> Learner:
     labels, new_head, new = rows.labels, False, tuple[str, ...]()
     with wrap_errors(f"{name_of(config.model)} cannot learn {'pairs' if pairs else 'labels'}"):
         if pairs:
-            model, loading = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder, **OPTIONS)
+            own = transformers.AutoConfig.from_pretrained(folder, **SAFE)
+            model, loading = transformers.AutoModelForSeq2SeqLM.from_pretrained(
+                folder, attn_implementation=attention_name(model_class(own), own), **OPTIONS
+            )
             writes = ("lm_head", "final_logits_bias")
             missing = [key for key in loading["missing_keys"] if key.split(".")[0] not in writes]
             refuse_missing(missing, folder.name)
@@ -437,7 +441,6 @@ def build(config: FineTuneConfig, rows: Rows) -> Learner:
 
 
 OPTIONS: dict[str, Any] = {
-    "attn_implementation": "eager",
     "dtype": torch.float32,
     "use_safetensors": True,
     "output_loading_info": True,
@@ -467,6 +470,7 @@ def _classifier(folder: Path, labels: tuple[str, ...]) -> tuple[Any, tuple[str, 
         label2id={name: i for i, name in names.items()},
         problem_type="single_label_classification",
         ignore_mismatched_sizes=True,
+        attn_implementation=attention_name(model_class(config), config),
         **OPTIONS,
     )
     prefix, absent = f"{model.base_model_prefix}.", loading["missing_keys"]

@@ -105,6 +105,8 @@ def forward(pretrained: Pretrained, batch: Batch, with_qkv: bool = False, off: H
         try:
             output = pretrained.model(**to_device(pretrained.model, batch), **more)
             return to_cpu(output, recorder), recorder
+        except PretrainedError:  # a registered attention function whose weights cannot be read
+            raise
         except Exception as error:  # any error of the family's own code
             raise PretrainedError(not_taken(pretrained, batch, error)) from error
 

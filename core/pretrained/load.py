@@ -26,7 +26,13 @@ from torch import Tensor
 from core.entries import Cost, quote, quote_name
 from core.files import sha256 as digest_of
 from core.memory import admitted, is_small, set_malloc
-from core.pretrained.attention_recorder import is_transposed, make_recordable
+from core.pretrained.attention_recorder import (
+    EAGER,
+    attention_name,
+    is_transposed,
+    make_recordable,
+    registered_attention,
+)
 from core.pretrained.base import (
     SCAN,
     Head,
@@ -530,12 +536,19 @@ def load_folder(folder: Path | str, name: str) -> Pretrained:
     with BUILDING, wrap_errors(f"{name} cannot be loaded"):
         config = transformers.AutoConfig.from_pretrained(folder, **SAFE)
         kind = model_class(config)
+        named, registered = config._attn_implementation, registered_attention(config)
+        config._attn_implementation = attention_name(kind, config)
         with _admitted(check_sizes(config, kind, files, name)):
             model, notes = _load_weights(kind, config, files, folder, name)
             notes += merge_adapter(model, folder, name)
     refuse_not_finite(model, name)
     with wrap_errors(f"{name} cannot be loaded"):
         made = prepare_model(model, _reader(folder, model), name)
+    if registered and config._attn_implementation == EAGER:
+        notes += (
+            f"Its config.json names the attention {quote_name(named)}, which the code of "
+            f"{kind.__name__} never calls: it computes attention itself.",
+        )
     if made.head == "none" and re.search("For[A-Z]", (kind := type(model).__name__)):
         notes += (f"What its last layer answers, that of a {kind}, is not shown here.",)
     return replace(made, notes=notes)
@@ -568,7 +581,7 @@ def _load_weights(
             None,
             config=config,
             state_dict=stored,
-            attn_implementation="eager",
+            attn_implementation=config._attn_implementation,
             dtype=torch.float32,
             local_files_only=True,
             output_loading_info=True,
@@ -793,7 +806,7 @@ def untrained(pretrained: Pretrained, seed: int = 0) -> Pretrained:
     The trained model and torch's global generator are left unchanged.
     """
     config = deepcopy(pretrained.model.config)
-    config._attn_implementation = "eager"
+    config._attn_implementation = attention_name(type(pretrained.model), config)
     name = f"{pretrained.name}, untrained"
     needed = sum(weight.numel() for weight in pretrained.model.parameters())
     with BUILDING, wrap_errors(f"{name} cannot be made"), _admitted(needed), seeded_rng(seed):

@@ -89,6 +89,7 @@ from tests.tiny_models import (
     given,
     library_attention,
     plain,
+    save,
     tiny,
     tokenizer,
     uneven,
@@ -1535,3 +1536,125 @@ if __name__ == "__main__":
             groups[name] = f"WRONG {type(error).__name__}: {first_line(error)}"
             print(name, groups[name], file=sys.stderr, flush=True)
     TABLE.write_text(json.dumps(groups, indent=0) + "\n", encoding="utf-8")
+
+
+# An attention function that a person registered with transformers' AttentionInterface.
+
+
+def half_scale(
+    module: Any,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    mask: Any,
+    scaling: float,
+    **more: Any,
+):
+    """Half the scale, and a term for the distance; through PyTorch's fused function."""
+    place = torch.arange(q.shape[2], dtype=torch.float32)
+    bias = -0.3 * (place[:, None] - place).masked_fill(place > place[:, None], torch.inf)
+    out = torch.nn.functional.scaled_dot_product_attention(
+        q, k, v, bias, scale=scaling / 2, enable_gqa=True
+    )
+    return out.transpose(1, 2), None
+
+
+def by_hand(
+    module: Any,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    mask: Any,
+    scaling: float,
+    **more: Any,
+):
+    weights = (q @ repeat_heads(k, q.shape[1]).mT * scaling / 2).tril().softmax(-1)
+    return (weights @ repeat_heads(v, q.shape[1])).transpose(1, 2), None
+
+
+def squared(module: Any, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: Any, **more: Any):
+    """No softmax: nothing of it says which numbers are weights."""
+    weights = (q @ repeat_heads(k, q.shape[1]).mT).square().tril()
+    return (weights @ repeat_heads(v, q.shape[1])).transpose(1, 2), None
+
+
+def sums_to_less(
+    module: Any, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: Any, **more: Any
+):
+    weights = (q @ repeat_heads(k, q.shape[1]).mT).softmax(-1).tril()
+    return (weights @ repeat_heads(v, q.shape[1])).transpose(1, 2), weights
+
+
+@pytest.fixture
+def registered(tmp_path, monkeypatch):
+    """A folder of a model whose config names a function, which is registered for this test."""
+    table = transformers.AttentionInterface._global_mapping
+    monkeypatch.setattr(transformers.AttentionInterface, "_global_mapping", dict(table))
+
+    def make(function: Any, family: str = "llama", key: str = "attn_implementation") -> Path:
+        transformers.AttentionInterface.register(function.__name__, function)
+        folder = save(family, tmp_path / family)
+        file = folder / "config.json"
+        file.write_text(
+            json.dumps(json.loads(file.read_text("utf-8")) | {key: function.__name__}), "utf-8"
+        )
+        return folder
+
+    return make
+
+
+@pytest.mark.parametrize("function", [half_scale, by_hand])
+@pytest.mark.parametrize("key", ["attn_implementation", "_attn_implementation"])
+def test_registered_attention_runs_and_is_read(registered, function, key):
+    folder = registered(function, key=key)
+    kind = transformers.LlamaForCausalLM
+    theirs = kind.from_pretrained(folder, attn_implementation=function.__name__).eval()
+    ours = load_folder(folder, "mine")
+    batch = encode(ours, ModelInputs(SENTENCE))[0]
+    with torch.no_grad():
+        expected = theirs(**batch).logits
+    output, recorder = forward(ours, batch, with_qkv=True)
+    torch.testing.assert_close(output.logits, expected, rtol=1e-4, atol=1e-5)
+    plain_logits = forward(tiny("llama"), batch)[0].logits
+    assert (output.logits - plain_logits).abs().max() > 1e-2
+    for call in recorder.calls:
+        out = call.weights @ repeat_heads(call.v, call.weights.shape[1])
+        torch.testing.assert_close(out.transpose(1, 2), call.out, rtol=1e-4, atol=1e-5)
+        assert call.kind == "causal" or function is by_hand
+    again = load_folder(folder, "again")  # whose function is wrapped already
+    assert torch.equal(forward(again, batch)[0].logits, output.logits)
+
+
+def test_scores_of_a_registered_attention_give_its_weights(registered):
+    ours = load_folder(registered(half_scale), "mine")
+    baseline = read(ours, SENTENCE)
+    attentions = layer_attentions(ours, ModelInputs(SENTENCE))
+    for layer, one in enumerate(
+        attentions.values() if isinstance(attentions, dict) else attentions
+    ):
+        part = break_down_weight(one, 1, 5, 3)
+        np.testing.assert_allclose(
+            part.weights, baseline.trace.maps[layer].weights[1, 5], 1e-3, 1e-4
+        )
+
+
+@pytest.mark.parametrize(
+    "function, why",
+    [(squared, "The attention function squared that the model's config names ran, and its weights cannot be read"),
+     (sums_to_less, "")],
+)  # fmt: skip
+def test_registered_attention_that_cannot_be_read_says_so(registered, function, why):
+    ours = load_folder(registered(function), "mine")
+    if why:
+        with pytest.raises(PretrainedError, match=why):
+            read(ours, SENTENCE)
+        return
+    assert read(ours, SENTENCE).trace.maps[0].weights[:, 0, 1:].max() == 0
+    batch = encode(ours, ModelInputs(SENTENCE))[0]
+    with pytest.raises(PretrainedError, match="do not sum to 1"):
+        forward(ours, batch, with_qkv=True)
+
+
+def test_own_code_that_calls_no_registered_attention_says_so(registered):
+    notes = load_folder(registered(half_scale, "gpt_neo"), "mine").notes
+    assert any("names the attention half_scale" in note and "never calls" in note for note in notes)
