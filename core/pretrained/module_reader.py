@@ -12,6 +12,7 @@ Every reading is held against the model's own: weights × values must be what it
 
 import inspect
 import re
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -33,12 +34,13 @@ from core.interpret.trace import AttentionMap, AttentionTrace, Kind, to_numpy
 from core.pretrained.base import first_line
 
 MAX_WHOLE = 512  # queries or keys: a longer map is pooled to at most as many, beside exact rows
-BLOCK = 2**22  # scores that are computed at a time
+BLOCK = 2**20  # scores that are computed at a time
 # of weights × values against the call's result, as shares of the largest value
 TOLERANCE, HALF_TOLERANCE = 1e-5, 2e-2
 ATTENTION = re.compile(
     r"attention|attn|mha$|mixer|mamba|retention|rwkv|hyena|deltanet|ssm", re.IGNORECASE
 )
+COMPILERS = {"torch._dynamo", "torch.nn.attention.flex_attention"}
 FUSED = "scaled_dot_product_attention"
 PRODUCTS = ("matmul", "__matmul__", "linalg_matmul", "mm", "bmm", "baddbmm", "einsum")
 MIXED = (*PRODUCTS, "linear", "conv1d", "conv2d")  # with learned numbers
@@ -146,7 +148,10 @@ def read_module(
             module.training = False
             stack.callback(setattr, module, "training", True)
         stack.enter_context(torch.no_grad())
-        stack.enter_context(torch.compiler.set_stance("force_eager"))
+        if (
+            "torch._dynamo" in sys.modules
+        ):  # it takes a second to import, and something compiled has done so
+            stack.enter_context(torch.compiler.set_stance("force_eager"))
         stack.enter_context(reader.hooked())
         stack.enter_context(reader)
         if isinstance(inputs, Mapping):
@@ -463,17 +468,20 @@ class _Reader(TorchFunctionMode):
         scale = q.shape[-1] ** -0.5 if scale is None else scale
 
         def rows_of(sequence: int, rows: slice, heads: list[int]) -> Tensor:
-            scores = _scores(q[sequence], k[sequence], rows, heads, scale)
+            # what a causal call does not see is not computed
+            seen = min(rows.stop, k.shape[2]) if is_causal else k.shape[2]
+            scores = _scores(q[sequence], k[sequence][:, :seen], rows, heads, scale)
             if is_causal:
-                queries, keys = (torch.arange(one.shape[2], device=q.device) for one in (q, k))
-                scores.masked_fill_(keys > queries[rows, None], -torch.inf)
+                places = torch.arange(scores.shape[1], device=q.device)[:, None] + rows.start
+                ahead = torch.arange(min(rows.start, seen), seen, device=q.device) > places
+                scores[..., rows.start :].masked_fill_(ahead, -torch.inf)
             if mask is not None:
-                part = mask[sequence][:, rows][heads]
+                part = mask[sequence][:, rows, :seen][heads]
                 if part.dtype == torch.bool:
                     scores.masked_fill_(~part, -torch.inf)
                 else:
                     scores += part
-            return scores.softmax(-1).nan_to_num(0.0)
+            return F.pad(scores.softmax(-1).nan_to_num_(0.0), (0, k.shape[2] - seen))
 
         self._read(function, (*q.shape[:3], k.shape[2]), rows_of, v, out)
         return None
@@ -610,7 +618,7 @@ def _groups(heads: Sequence[int], queries: int, keys: int) -> list[int]:
 def _scores(q: Tensor, k: Tensor, rows: slice, heads: list[int], scale: float) -> Tensor:
     """The scaled scores (heads, rows, S) in float32, as fused kernels add them up."""
     k = k[_groups(heads, len(q), len(k))].float()
-    return q[:, rows][heads].float() @ k.mT * scale
+    return (q[:, rows][heads].float() * scale) @ k.mT
 
 
 def _by_cell(function: Callable[..., Tensor], scores: Tensor, batch: Tensor, heads: Tensor,
