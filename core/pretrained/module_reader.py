@@ -148,9 +148,8 @@ def read_module(
             module.training = False
             stack.callback(setattr, module, "training", True)
         stack.enter_context(torch.no_grad())
-        if (
-            "torch._dynamo" in sys.modules
-        ):  # it takes a second to import, and something compiled has done so
+        # Else nothing is compiled, and the compiler takes a second to import.
+        if COMPILERS & sys.modules.keys():
             stack.enter_context(torch.compiler.set_stance("force_eager"))
         stack.enter_context(reader.hooked())
         stack.enter_context(reader)
