@@ -74,6 +74,14 @@ def test_a_snippet_prints(block, words, tmp_path, monkeypatch, capsys):
     assert re.search(f"(?s){words}", run(block, tmp_path, monkeypatch, capsys))
 
 
+def test_a_module_is_read(tmp_path, monkeypatch, capsys):
+    block, _ = snippets("read-your-model.md")  # the second names a function of the reader's own
+    printed = run(block, tmp_path, monkeypatch, capsys)
+    assert re.search(
+        r"(?s)^layers.0.self_attn nn.MultiheadAttention \(1, 4, 10, 10\) .*\{\}\n$", printed
+    )
+
+
 def test_the_readme_draws_two_maps(tmp_path, monkeypatch, capsys):
     (block,) = snippets("../README.md")
     run(block, tmp_path, monkeypatch, capsys)

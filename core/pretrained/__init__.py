@@ -58,6 +58,7 @@ from core.pretrained.load import (
     verify,
 )
 from core.pretrained.maps import allowed_of, sink_line, with_sink
+from core.pretrained.module_reader import ModuleCall, ModuleReading, read_module
 from core.pretrained.reading import LayerQKV, answer, encode, layer_qkv, read, read_ids, read_lines
 
 __all__ = [
@@ -73,6 +74,8 @@ __all__ = [
     "MINILM_SHA256",
     "MIXERS",
     "ModelInputs",
+    "ModuleCall",
+    "ModuleReading",
     "NO_HEADS",
     "Patch",
     "Pretrained",
@@ -108,6 +111,7 @@ __all__ = [
     "read",
     "read_ids",
     "read_lines",
+    "read_module",
     "reject_if",
     "sampling_rate",
     "sink_line",

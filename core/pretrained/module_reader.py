@@ -480,7 +480,8 @@ class _Reader(TorchFunctionMode):
                     scores.masked_fill_(~part, -torch.inf)
                 else:
                     scores += part
-            return F.pad(scores.softmax(-1).nan_to_num_(0.0), (0, k.shape[2] - seen))
+            weights = scores.softmax(-1).nan_to_num_(0.0)
+            return F.pad(weights, (0, k.shape[2] - seen)) if seen < k.shape[2] else weights
 
         self._read(function, (*q.shape[:3], k.shape[2]), rows_of, v, out)
         return None
@@ -559,7 +560,8 @@ class _Reader(TorchFunctionMode):
                 theirs = out[self.row, :, start : start + block][which].float()
                 difference = (part @ v - theirs).abs().nan_to_num(torch.inf)
                 error = max(error, float(difference.max()))
-                part = F.pad(part, (0, -keys % pool)).unflatten(-1, (-1, pool)).sum(-1)
+                if pool > 1:
+                    part = F.pad(part, (0, -keys % pool)).unflatten(-1, (-1, pool)).sum(-1)
                 places = torch.arange(start, start + part.shape[1], device=part.device)
                 total.index_add_(1, places // pool, part)
             counts = torch.full((total.shape[1], 1), float(pool), device=total.device)
