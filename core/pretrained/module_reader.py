@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from functools import partial
 from math import prod
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import torch
@@ -43,9 +42,11 @@ ATTENTION = re.compile(
 COMPILERS = {"torch._dynamo", "torch.nn.attention.flex_attention"}
 FUSED = "scaled_dot_product_attention"
 PRODUCTS = ("matmul", "__matmul__", "linalg_matmul", "mm", "bmm", "baddbmm", "einsum")
-MIXED = (*PRODUCTS, "linear", "conv1d", "conv2d")  # with learned numbers
+LEARNED_PRODUCTS = (*PRODUCTS, "linear")
+MIXED = (*LEARNED_PRODUCTS, "conv1d", "conv2d")
 TIMES = ("mul", "__mul__", "__rmul__", "multiply")
 JOINED = ("cat", "concat", "concatenate", "stack")
+WRITTEN = ("__setitem__", "copy_")
 REDUCED = ("sum", "mean", "amax", "max")
 
 STATE = (
@@ -201,6 +202,8 @@ class _Running:
         *lead, length, keys = shape
         first = self.shapes[0] if self.shapes else ()
         sequences = prod(lead)
+        if first[:-1] == (*lead, length):  # q itself
+            return None
         if len(first) == 2 and self.floats and length == 1:  # (B · N, C), as experts are given
             known = any(keys in other for other in self.shapes)
             return OWN_KEYS if (sequences, width) == first and not known else None
@@ -254,7 +257,7 @@ class _Reader(TorchFunctionMode):
             tensors = [one for one in (*args, *kwargs.values()) if isinstance(one, Tensor)]
             shapes = tuple(tuple(one.shape) for one in tensors)
             self.batch = self.batch or next((shape[0] for shape in shapes if shape), 0)
-            self.ran[name] = getattr(module, "original_name", type(module).__name__)
+            self.ran[name] = type(module).__name__
             floats = bool(tensors) and tensors[0].is_floating_point()
             self.running.append(_Running(name, shapes, floats))
 
@@ -264,6 +267,11 @@ class _Reader(TorchFunctionMode):
         with ExitStack() as stack:
             for path, module in self.model.named_modules() if self.model is not None else ():
                 name = path.removeprefix("_orig_mod").removeprefix(".")  # of a compiled model
+                if isinstance(
+                    module, torch.jit.ScriptModule
+                ):  # takes no hooks, and shows no function
+                    self.ran[name] = module.original_name
+                    continue
                 for handle in (
                     module.register_forward_pre_hook(partial(enter, name), with_kwargs=True),
                     module.register_forward_hook(leave, always_call=True),
@@ -324,8 +332,8 @@ class _Reader(TorchFunctionMode):
         if len(learned) == len(given):
             self.learned.update((one, True) for one in made)
         elif name in PRODUCTS and not learned:
-            for call in [self.results[one] for one in large if one in self.results]:
-                if name == "einsum" or given[-2].shape[-1] == call.shape[2]:
+            for one, call in [(one, self.results[one]) for one in large if one in self.results]:
+                if call.shape[2] in _summed(name, args, given[-2:], one):
                     self.calls = [one for one in self.calls if one is not call]
                     return self._refuse(STATE)
             if len(followed) == 1:
@@ -334,21 +342,26 @@ class _Reader(TorchFunctionMode):
         elif name == "sum" and given[0] in self.weighted:
             self._weighted_sum(args, options, given[0], result)
         elif followed:
-            first = followed[0]
-            grown = len(given) > 1 and name not in JOINED and made[0].numel() > first.numel()
+            first, kept = followed[0], made[0].shape
+            grown = len(given) > 1 and name not in JOINED and kept.numel() > first.numel()
+            # a gate of features, which are no mask of weights
+            gated = name not in (*JOINED, *WRITTEN) and any(
+                not (one.min() >= 0 and one.max() <= 1)
+                for one in given
+                if one.numel() >= first.numel() and not (one in self.weights or one in self.learned)
+            )
             if grown and name in TIMES:
                 self.weighted[result] = first, next(one for one in given if one is not first)
-            elif learned and name in MIXED and _over_keys(name, args, first, made[0]):
+            elif learned and name in LEARNED_PRODUCTS and kept != first.shape:
                 self._refuse(LEARNED)
+            # What is learned mixes heads, or the score of a router; a sum is over heads, or ends the weights.
             elif not (
                 grown
+                or gated
+                or learned
+                and (kept != first.shape or name in MIXED and first.ndim < 4)
                 or name in REDUCED
-                and made[0].shape[-2:] != first.shape[-2:]
-                or learned
-                and made[0].shape != first.shape
-                or learned
-                and name in MIXED
-                and first.ndim < 4
+                and kept[-2:] != first.shape[-2:]
             ):
                 self.weights.update((one, True) for one in made)
         elif len(large) == 1 and large[0] in self.results:
@@ -380,7 +393,7 @@ class _Reader(TorchFunctionMode):
         weights, values = self.weighted[product]
         dim = options.get("dim", args[1] if len(args) > 1 else None)
         over_keys = dim in (-2, product.ndim - 2) and weights.shape[-1:] == (1,)
-        if not over_keys or not _sums_to_one(weights.mT):
+        if not over_keys or not bool(((weights.sum(-2) - 1).abs() < 1e-2).all()):
             return None
         weights = weights.expand(*product.shape[:-1], 1)
         out = result.squeeze(-2) if result.ndim == product.ndim else result  # keepdim
@@ -410,7 +423,8 @@ class _Reader(TorchFunctionMode):
         """How what belongs to weights (…, T, S) becomes (sequences, heads, …): windows count as sequences."""
         *lead, length, keys = shape
         batch, running = self.batch or 1, self.running[-1]
-        inside = length not in running.tokens
+        first = running.shapes[0] if running.shapes else ()
+        inside = length not in {*running.tokens, *first[:1]}
         # (B · H, windows, …) or (B, H, windows, …); where windows come first, heads follow them
         windows = (
             inside
@@ -418,16 +432,17 @@ class _Reader(TorchFunctionMode):
             and lead[-1] * length in running.tokens
             and not any(prod(lead[:-1]) * length == batch * one for one in running.tokens)
         )
-        sequences = batch
+        # fairseq's inputs are (T, B, C)
+        sequences = first[1] if len(first) == 3 and first[0] == length else batch
         if len(lead) == 1 and inside:  # (B · windows · H, …): the heads are what is left
-            size = prod(running.shapes[0]) if running.shapes else 0
+            size = prod(first) if first else 0
             sequences = next(
                 (
                     batch * one // length
                     for one in sorted(running.tokens)
                     if one % length == 0 and keys < one and lead[0] * length * width >= size > 0
                 ),
-                batch,
+                sequences,
             )
 
         def order(one: Tensor) -> Tensor:
@@ -514,7 +529,7 @@ class _Reader(TorchFunctionMode):
 
         Asked for weights it computes them by hand; it is called once more without.
         """
-        fused, thread = F.scaled_dot_product_attention, threading.get_ident()
+        thread = threading.get_ident()
 
         def seen(*args: Any, **options: Any) -> Tensor:
             out = fused(*args, **options)
@@ -526,8 +541,13 @@ class _Reader(TorchFunctionMode):
         weighs = bound.arguments.get("need_weights", True)
         result = func(*args, **options) if weighs else None
         bound.arguments["need_weights"] = False
-        with _PATCHED, mock.patch.object(F, FUSED, seen):
-            plain = func(*bound.args, **bound.kwargs)
+        with _PATCHED:
+            fused = getattr(F, FUSED)
+            setattr(F, FUSED, seen)
+            try:
+                plain = func(*bound.args, **bound.kwargs)
+            finally:
+                setattr(F, FUSED, fused)
         return result if weighs else plain
 
     @torch.no_grad()
@@ -630,20 +650,14 @@ def _by_cell(function: Callable[..., Tensor], scores: Tensor, batch: Tensor, hea
     return function(scores, batch, heads, queries, keys)
 
 
-def _sums_to_one(weights: Tensor) -> bool:
-    return bool(((weights.float().sum(-1) - 1).abs() < 1e-2).all())
-
-
-def _over_keys(name: str, args: tuple[Any, ...], weights: Tensor, result: Tensor) -> bool:
-    """Whether a product with learned numbers sums over keys, not over heads."""
-    if name == "einsum":
-        left, _, right = args[0].replace(" ", "").partition("->")
-        return right.find(left.split(",")[0][-1]) < 0 and _sums_to_one(weights)
-    return (
-        not name.startswith("conv")
-        and result.shape[:-1] == weights.shape[:-1]
-        and _sums_to_one(weights)
-    )
+def _summed(name: str, args: tuple[Any, ...], pair: Sequence[Tensor], one: Tensor) -> list[int]:
+    """The sizes of the dimensions of `one`, the first or second of a product, that it sums over."""
+    if name != "einsum":
+        return [pair[0].shape[-1]]
+    left, _, right = args[0].replace(" ", "").partition("->")
+    term = left.split(",")[0 if one is pair[0] else -1].removeprefix("...")
+    sizes = zip(reversed(term), reversed(one.shape), strict=False)
+    return [size for letter, size in sizes if letter not in right]
 
 
 def _arrange(

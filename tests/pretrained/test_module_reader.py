@@ -425,6 +425,89 @@ def test_two_attentions_of_one_module():
     assert [call.shape for call in reading.calls] == [(B, 1, T, T), (B, 1, T, 5)]
 
 
+class Gated(nn.Module):
+    """Features times a softmax, added to what they were: none of it is a weight of the attention that follows."""
+
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.gate, self.query, self.way = nn.Linear(C, C), nn.Linear(C, C), way
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        gate = self.gate(x).softmax(-1)
+        x = {
+            "times": x * gate,
+            "plus": x + gate,
+            "product": self.query(gate),
+            "first": gate[..., :1] * x,
+        }[self.way]
+        return (self.query(x) @ x.mT).softmax(-1) @ x
+
+
+@pytest.mark.parametrize("way", ["times", "plus", "product", "first"])
+def test_gates_are_no_weights(way):
+    reading = agreed(read_module(Gated(way), numbers(B, T, C)), 1)
+    assert reading.calls[0].shape == (B, 1, T, T)
+
+
+class Stacked(nn.Module):
+    """Layers in one parameter, and no module inside."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.matrices = nn.Parameter(0.1 * numbers(3, 4, C, C))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.matrices:
+            q, k, v = (x @ one for one in layer[:3])
+            x = x + (q @ k.mT).softmax(-1) @ v @ layer[3]
+        return x
+
+
+def slots(x: torch.Tensor) -> torch.Tensor:
+    """Slot attention of two steps: what the first gives are the queries of the second."""
+    q = numbers(B, 4, C)
+    for _ in range(2):
+        weights = torch.einsum("bid,bjd->bij", q, x).softmax(1) + 1e-8
+        q = torch.einsum("bjd,bij->bid", x, weights / weights.sum(-1, keepdim=True))
+    return q
+
+
+def test_layers_without_modules_and_steps_of_slots():
+    x = numbers(B, T, C)
+    assert {call.shape for call in agreed(read_module(Stacked(), x), 3).calls} == {(B, 1, T, T)}
+    assert {call.shape for call in agreed(read_module(Calls(slots), x), 2).calls} == {(B, 1, 4, T)}
+
+
+def test_one_query_beside_a_cache():
+    inputs = numbers(B, H, 1, D), numbers(B, H, 9, D), numbers(B, H, 9, D)
+    model = Calls(lambda q, k, v: F.scaled_dot_product_attention(q, k, v))
+    assert agreed(read_module(model, inputs), 1).calls[0].shape == (B, H, 1, 9)
+
+
+@pytest.mark.parametrize("length", [T, 12])
+def test_time_before_batch_as_in_fairseq(length):
+    def attend(x: torch.Tensor) -> torch.Tensor:
+        q = x.contiguous().view(length, B * H, D).transpose(0, 1)
+        return torch.bmm(torch.bmm(q, q.transpose(1, 2)).softmax(-1), q)
+
+    x = numbers(length, B, C)
+    q = x.view(length, B, H, D).permute(1, 2, 0, 3)
+    call = agreed(read_module(Calls(attend), x, row=1), 1).calls[0]
+    np.testing.assert_allclose(call.weights, (q @ q.mT).softmax(-1)[1], 1e-4, 1e-5)
+
+
+class ScriptedAttention(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(x @ x.transpose(1, 2), -1) @ x
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit")
+def test_scripted_modules_are_listed():
+    model = nn.Sequential(NanoAttention(True), torch.jit.script(ScriptedAttention()))
+    reading = read_module(model, numbers(B, T, C))
+    assert len(reading.calls) == 1 and reading.unread == {"1": NO_MATRIX}
+
+
 def windows(layout: str) -> Any:
     """Windows of 4 of 20 tokens, 3 heads; the order of batch, windows and heads, with the first of them in one."""
 
