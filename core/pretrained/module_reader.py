@@ -15,7 +15,7 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from math import prod
@@ -149,9 +149,7 @@ def read_module(
             module.training = False
             stack.callback(setattr, module, "training", True)
         stack.enter_context(torch.no_grad())
-        # Else nothing is compiled, and the compiler takes a second to import.
-        if COMPILERS & sys.modules.keys():
-            stack.enter_context(torch.compiler.set_stance("force_eager"))
+        stack.enter_context(_uncompiled())
         stack.enter_context(reader.hooked())
         stack.enter_context(reader)
         if isinstance(inputs, Mapping):
@@ -175,9 +173,16 @@ def read_function(
 ) -> tuple[Any, Float[Tensor, "B H T S"] | None, str]:
     """What a function that attends returns, its weights, and why they could not be read; of several calls the last."""
     reader = _WholeReader()
-    with reader:
+    with _uncompiled(), reader:
         result = function(*args, **options)
     return result, reader.whole, next(iter(reader.reasons.values()), NO_MATRIX)
+
+
+def _uncompiled() -> AbstractContextManager[Any]:
+    """Compiled parts run uncompiled: a mode sees nothing of what is compiled."""
+    # Else nothing is compiled, and the compiler takes a second to import.
+    compiled = COMPILERS & sys.modules.keys()
+    return torch.compiler.set_stance("force_eager") if compiled else nullcontext()
 
 
 @dataclass(frozen=True)

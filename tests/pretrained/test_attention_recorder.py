@@ -1572,6 +1572,31 @@ def by_hand(
     return (weights @ repeat_heads(v, q.shape[1])).transpose(1, 2), None
 
 
+def by_flex(
+    module: Any,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    mask: Any,
+    scaling: float,
+    **more: Any,
+):
+    """The same by flex_attention, compiled."""
+    from torch.nn.attention.flex_attention import flex_attention
+
+    compiled = torch.compile(flex_attention, backend="eager")
+    gone = float("-inf")
+    out = compiled(
+        q,
+        k,
+        v,
+        lambda score, b, h, i, j: torch.where(i >= j, score - 0.3 * (i - j), gone),
+        scale=scaling / 2,
+        enable_gqa=True,
+    )
+    return out.transpose(1, 2), None
+
+
 def squared(module: Any, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: Any, **more: Any):
     """No softmax: nothing of it says which numbers are weights."""
     weights = (q @ repeat_heads(k, q.shape[1]).mT).square().tril()
@@ -1603,7 +1628,8 @@ def registered(tmp_path, monkeypatch):
     return make
 
 
-@pytest.mark.parametrize("function", [half_scale, by_hand])
+@pytest.mark.filterwarnings("ignore:flex_attention called without")
+@pytest.mark.parametrize("function", [half_scale, by_hand, by_flex])
 @pytest.mark.parametrize("key", ["attn_implementation", "_attn_implementation"])
 def test_registered_attention_runs_and_is_read(registered, function, key):
     folder = registered(function, key=key)
