@@ -212,6 +212,28 @@ def test_only_the_last_layers_learn(config, encoder, tmp_path, layers, learning)
     assert np.array_equal(first, last) == (layers == 0) and run.frame_steps() == [*range(11)]
 
 
+def test_a_registered_attention_learns(config, encoder, tmp_path, monkeypatch):
+    from transformers import AttentionInterface
+
+    calls = []
+
+    def counted(module, q, k, v, mask, **options):
+        calls.append(q.requires_grad)
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2), None
+
+    monkeypatch.setattr(
+        AttentionInterface, "_global_mapping", dict(AttentionInterface._global_mapping)
+    )
+    AttentionInterface.register("counted", counted)
+    folder = tmp_path / "own"
+    shutil.copytree(encoder, folder)
+    change_config(folder, attn_implementation="counted")
+    run = create(replace(config, model=str(folder), layers=2, epochs=1), tmp_path)
+    assert fine_tune(run, never)[0] == "finished" and any(calls)
+    rows = run.frame(run.frame_steps()[-1])["0:self"].sum(-1)
+    np.testing.assert_allclose(rows[rows > 0], 1, 1e-3)
+
+
 def test_first_loss_is_models_own_and_first_step_optimizers(config, encoder, tmp_path):
     # All rows are one batch. The rate of the first step is 0, its warm-up, so that AdamW's second one moves first.
     config = replace(config, epochs=2, batch_size=64, layers=2, learning_rate=1e-3)
