@@ -5,7 +5,7 @@ One forward pass runs under a `TorchFunctionMode`, which sees every call of a Py
 - the fused functions (`scaled_dot_product_attention`, `flex_attention`, that of `nn.MultiheadAttention`), whose weights
   are computed again from q and k, in blocks of queries: a map of any length needs memory for one block alone;
 - a softmax whose result reaches a product with values, through dropout, casts, masks, sinks and mixing of heads. What
-  goes into that product are the weights.
+  goes into that product are the weights. So are scores, products of two tensors, made into rows that sum to 1 otherwise.
 
 Every reading is held against the model's own: weights × values must be what its call returned.
 """
@@ -58,7 +58,10 @@ OWN_KEYS = (
     "each token has keys of its own (a neighbourhood, or experts): no one matrix is between tokens"
 )
 LEARNED = "its keys are learned vectors, not tokens"
-NO_MATRIX = "no softmax of it reaches a product with values: it calls a kernel of its own, or computes no matrix of weights"
+NO_MATRIX = (
+    "no softmax, nor other rows that sum to 1, reaches a product with values: it calls a kernel of its own, or computes "
+    "no matrix of weights"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -248,8 +251,8 @@ class _Reader(TorchFunctionMode):
         self.ran: dict[str, str] = {}  # the class of each module
         self.reasons: dict[str, str] = {}
         self.batch, self.most = 0, (0, 0)  # of the model's first tensor; the most heads and queries
-        # Of tensors, for as long as they live: results of a softmax, and what became of them; products of these and
-        # values, before their sum; what a call returned; what is made of parameters alone.
+        # Of tensors, for as long as they live: scores (False), results of a softmax (True), and what became of both;
+        # products of these and values, before their sum; what a call returned; what is made of parameters alone.
         self.weights, self.weighted, self.results, self.learned = (
             WeakTensorKeyDictionary() for _ in range(4)
         )
@@ -324,7 +327,10 @@ class _Reader(TorchFunctionMode):
                 for one in (many if isinstance(many, list | tuple) else (many,))
                 if isinstance(one, Tensor)
             ]
-            for values in ((*args, *options.values()), (result,))
+            for values in (
+                (*args, *(value for key, value in options.items() if key != "out")),
+                (result,),
+            )
         )
         made = (
             given[:1] if name == "__setitem__" else [one for one in made if one.is_floating_point()]
@@ -337,27 +343,37 @@ class _Reader(TorchFunctionMode):
         if len(learned) == len(given):
             self.learned.update((one, True) for one in made)
         elif name in PRODUCTS and not learned:
+            pair = given[-2:]
             for one, call in [(one, self.results[one]) for one in large if one in self.results]:
-                if call.shape[2] in _summed(name, args, given[-2:], one):
+                if call.shape[2] in [one.shape[dim] for dim in _summed(name, args, pair, one)]:
                     self.calls = [one for one in self.calls if one is not call]
                     return self._refuse(STATE)
-            if len(followed) == 1:
-                return self._product(name, args, given[-2:], result)
-            self.weights.update((one, True) for one in made if followed)
+            certain = [one for one in followed if self.weights[one]] or [
+                one for one in followed if _sums_to_one(one, _summed(name, args, pair, one))
+            ]
+            if len(certain) == 1:
+                return self._product(name, args, pair, result, certain[0])
+            self.weights[result] = bool(certain)  # of two, or scores
         elif name == "sum" and given[0] in self.weighted:
             self._weighted_sum(args, options, given[0], result)
         elif followed:
-            first, kept = followed[0], made[0].shape
+            first, kept = max(followed, key=self.weights.__getitem__), made[0].shape
+            softmaxed = self.weights[first]
             grown = len(given) > 1 and name not in JOINED and kept.numel() > first.numel()
             # a gate of features, which are no mask of weights
-            gated = name not in (*JOINED, *WRITTEN) and any(
-                not (one.min() >= 0 and one.max() <= 1)
-                for one in given
-                if one.numel() >= first.numel() and not (one in self.weights or one in self.learned)
+            gated = (
+                softmaxed
+                and name not in (*JOINED, *WRITTEN)
+                and any(
+                    not (one.min() >= 0 and one.max() <= 1)
+                    for one in given
+                    if one.numel() >= first.numel()
+                    and not (one in self.weights or one in self.learned)
+                )
             )
             if grown and name in TIMES:
                 self.weighted[result] = first, next(one for one in given if one is not first)
-            elif learned and name in LEARNED_PRODUCTS and kept != first.shape:
+            elif softmaxed and learned and name in LEARNED_PRODUCTS and kept != first.shape:
                 self._refuse(LEARNED)
             # What is learned mixes heads, or the score of a router; a sum is over heads, or ends the weights.
             elif not (
@@ -368,17 +384,17 @@ class _Reader(TorchFunctionMode):
                 or name in REDUCED
                 and kept[-2:] != first.shape[-2:]
             ):
-                self.weights.update((one, True) for one in made)
+                self.weights.update((one, softmaxed) for one in made)
         elif len(large) == 1 and large[0] in self.results:
             # a view of what attention gave: a further product must not take it for values
             self.results.update((one, self.results[large[0]]) for one in made)
         return None
 
     def _product(
-        self, name: str, args: tuple[Any, ...], pair: Sequence[Tensor], out: Tensor
+        self, name: str, args: tuple[Any, ...], pair: Sequence[Tensor], out: Tensor, known: Tensor
     ) -> None:
-        """A product of weights (…, T, S) and values (…, S, E)."""
-        result, first = out, pair[0] in self.weights
+        """A product of weights (…, T, S), which are `known`, and values (…, S, E)."""
+        result, first = out, pair[0] is known
         weights, values = pair if first else pair[::-1]
         if name == "einsum":
             arranged = _arrange(args[0], first, weights, values, out)
@@ -398,7 +414,7 @@ class _Reader(TorchFunctionMode):
         weights, values = self.weighted[product]
         dim = options.get("dim", args[1] if len(args) > 1 else None)
         over_keys = dim in (-2, product.ndim - 2) and weights.shape[-1:] == (1,)
-        if not over_keys or not bool(((weights.sum(-2) - 1).abs() < 1e-2).all()):
+        if not over_keys or not _sums_to_one(weights, [-2]):
             return None
         weights = weights.expand(*product.shape[:-1], 1)
         out = result.squeeze(-2) if result.ndim == product.ndim else result  # keepdim
@@ -622,7 +638,10 @@ class _Reader(TorchFunctionMode):
             and not any(other.startswith(f"{name}.") or not name for other in known - {name})
             and not any(name.startswith(f"{other}.") for other in (*read, *self.reasons))
         }
-        return {name or source: why for name, why in sorted((silent | self.reasons).items())}
+        # Beside weights that are read, learned values of positions are a term, as in Shaw's.
+        beside = {name for name in read if self.reasons.get(name) == LEARNED}
+        reasons = {name: why for name, why in (silent | self.reasons).items() if name not in beside}
+        return {name or source: reasons[name] for name in sorted(reasons)}
 
 
 class _WholeReader(_Reader):
@@ -656,13 +675,23 @@ def _by_cell(function: Callable[..., Tensor], scores: Tensor, batch: Tensor, hea
 
 
 def _summed(name: str, args: tuple[Any, ...], pair: Sequence[Tensor], one: Tensor) -> list[int]:
-    """The sizes of the dimensions of `one`, the first or second of a product, that it sums over."""
+    """The dimensions of `one`, the first or second of a product, that it sums over, counted from the last."""
+    first = one is pair[0]
     if name != "einsum":
-        return [pair[0].shape[-1]]
+        return [-1 if first else -2]
     left, _, right = args[0].replace(" ", "").partition("->")
-    term = left.split(",")[0 if one is pair[0] else -1].removeprefix("...")
-    sizes = zip(reversed(term), reversed(one.shape), strict=False)
-    return [size for letter, size in sizes if letter not in right]
+    term = left.split(",")[0 if first else -1].removeprefix("...")
+    return [-1 - place for place, letter in enumerate(reversed(term)) if letter not in right]
+
+
+def _sums_to_one(weights: Tensor, dims: Sequence[int]) -> bool:
+    """Whether these are weights over one dimension, as a softmax that is written by hand makes them."""
+    if len(dims) != 1 or weights.ndim < -dims[0] or bool((weights < 0).any()):
+        return False
+    mixes = (
+        (weights > 0) & (weights < 1)
+    ).any()  # else it is a choice, or the identity of a recurrence
+    return bool(mixes and ((weights.float().sum(dims[0]) - 1).abs() < 1e-3).all())
 
 
 def _arrange(

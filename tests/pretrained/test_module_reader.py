@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from transformers import AutoModelForCausalLM, LlamaConfig
 
+from core.attention import PRESETS, Attention
 from core.pretrained.module_reader import (
     CHANNELS,
     LEARNED,
@@ -297,6 +298,19 @@ def autograd_function(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torc
     return Attention.apply(q, k, v)
 
 
+def exponentials(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    """A softmax written by hand."""
+    scores = torch.matmul(q, k.mT)
+    weights = (scores - scores.amax(-1, keepdim=True)).exp()
+    return weights / weights.sum(-1, keepdim=True) @ v
+
+
+def logarithms(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    return torch.einsum(
+        "bhij,bhjd->bhid", F.log_softmax(torch.einsum("bhid,bhjd->bhij", q, k), -1).exp(), v
+    )
+
+
 def fused(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     return F.scaled_dot_product_attention(q, k, v, scale=1.0)
 
@@ -306,7 +320,7 @@ def by_its_operator(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.
 
 
 WRITTEN = (plain, in_place, into_out, by_einsum, values_first, short_einsum, heads_in_a_list, with_a_sink,
-           autograd_function, fused, by_its_operator)  # fmt: skip
+           autograd_function, exponentials, logarithms, fused, by_its_operator)  # fmt: skip
 
 
 @pytest.mark.parametrize("function", WRITTEN, ids=lambda one: one.__name__)
@@ -322,6 +336,12 @@ def mixed_heads(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tens
     return torch.einsum("bhij,hg->bgij", (q @ k.mT).softmax(-1), MIX) @ v
 
 
+def sparsemax(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    from entmax import sparsemax
+
+    return sparsemax(q @ k.mT, dim=-1) @ v
+
+
 def differential(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     return ((q @ k.mT).softmax(-1) - 0.3 * (k @ q.mT).softmax(-1)) @ v
 
@@ -332,7 +352,10 @@ MIX = nn.Parameter(numbers(H, H, seed=8))
 def test_mixed_weights_are_read_as_values_get_them():
     q, k, v = (numbers(B, H, T, D, seed=seed) for seed in range(3))
     weights, other = (q @ k.mT).softmax(-1), (k @ q.mT).softmax(-1)
+    from entmax import sparsemax as projected
+
     for function, expected in (
+        (sparsemax, projected(q @ k.mT, dim=-1)),
         (mixed_heads, torch.einsum("bhij,hg->bgij", weights, MIX)),
         (differential, weights - 0.3 * other),
     ):
@@ -743,3 +766,26 @@ def test_x_transformers(options, calls):
     if "cross_attend" in options:
         inputs["context"] = numbers(2, 9, C)
     agreed(read_module(model, inputs), calls)
+
+
+# Every mechanism of the lab, beside the weights that it records itself.
+
+# Their rows do not sum to 1, or something of their own comes between scores and weights.
+UNREAD = frozenset("gpt_oss inkling2 sigmoid softpick stick_breaking".split())
+
+
+@pytest.mark.parametrize("one", PRESETS, ids=lambda one: one.key)
+def test_mechanisms_of_the_lab_are_read_or_refused(one):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        layer, x = Attention(one.config(C)).eval(), torch.randn(B, 12, C)
+        with torch.no_grad():
+            steps = layer(x, record=True)
+    reading = read_module(layer, x)
+    if one.key in ("nsa", "linformer"):  # several branches, and mixtures of keys
+        return
+    if one.key in UNREAD or steps.implied and not reading.calls:
+        assert not reading.calls and reading.unread
+        return
+    agreed(reading, 1)
+    np.testing.assert_allclose(reading.calls[0].weights, steps.weights[0], 1e-4, 1e-5)
