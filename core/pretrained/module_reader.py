@@ -357,9 +357,9 @@ class _Reader(TorchFunctionMode):
         elif name == "sum" and given[0] in self.weighted:
             self._weighted_sum(args, options, given[0], result)
         elif followed:
-            first, kept = max(followed, key=self.weights.__getitem__), made[0].shape
+            first, shape = max(followed, key=self.weights.__getitem__), made[0].shape
             softmaxed = self.weights[first]
-            grown = len(given) > 1 and name not in JOINED and kept.numel() > first.numel()
+            grown = len(given) > 1 and name not in JOINED and shape.numel() > first.numel()
             # a gate of features, which are no mask of weights
             gated = (
                 softmaxed
@@ -373,16 +373,16 @@ class _Reader(TorchFunctionMode):
             )
             if grown and name in TIMES:
                 self.weighted[result] = first, next(one for one in given if one is not first)
-            elif softmaxed and learned and name in LEARNED_PRODUCTS and kept != first.shape:
+            elif softmaxed and learned and name in LEARNED_PRODUCTS and shape != first.shape:
                 self._refuse(LEARNED)
             # What is learned mixes heads, or the score of a router; a sum is over heads, or ends the weights.
             elif not (
                 grown
                 or gated
                 or learned
-                and (kept != first.shape or name in MIXED and first.ndim < 4)
+                and (shape != first.shape or name in MIXED and first.ndim < 4)
                 or name in REDUCED
-                and kept[-2:] != first.shape[-2:]
+                and shape[-2:] != first.shape[-2:]
             ):
                 self.weights.update((one, softmaxed) for one in made)
         elif len(large) == 1 and large[0] in self.results:
