@@ -1,6 +1,8 @@
 """Models written by hand, PyTorch's own, and those of packages: their attention is read by what it computes."""
 
 import math
+from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -789,3 +791,22 @@ def test_mechanisms_of_the_lab_are_read_or_refused(one):
         return
     agreed(reading, 1)
     np.testing.assert_allclose(reading.calls[0].weights, steps.weights[0], 1e-4, 1e-5)
+
+
+def test_threads_that_read_at_once_see_their_own_calls():
+    model, before = (
+        nn.MultiheadAttention(C, H, batch_first=True).eval(),
+        F.scaled_dot_product_attention,
+    )
+    texts = [(numbers(1, 4 + length, C),) * 3 for length in range(8)]
+    with ThreadPoolExecutor(4) as pool:
+        readings = [*pool.map(lambda inputs: read_module(deepcopy(model), inputs), texts)]
+    for inputs, reading in zip(texts, readings, strict=True):
+        assert agreed(reading, 1).calls[0].shape == (1, H, inputs[0].shape[1], inputs[0].shape[1])
+    assert F.scaled_dot_product_attention is before
+
+
+def test_a_pooled_map_names_its_blocks():
+    (one,) = read_module(Own(), numbers(1, 1, 1030, 8)).trace().maps
+    assert one.kind == "causal" and one.weights.shape == (1, 344, 344)
+    assert (one.queries[0], one.keys[-1]) == ("q0–q2", "k1029")
