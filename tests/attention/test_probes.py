@@ -253,7 +253,7 @@ def test_what_others_wrote_is_right(thing, how):
 @each(
     ("scores", "words"),
     [
-        (lambda q, k, v: scored(q, k) / 8, "a temperature of its own"),
+        (lambda q, k, v: scored(q, k) / 8, "a temperature of their own"),
         (lambda q, k, v: 10 * F.normalize(q, dim=-1) @ F.normalize(k, dim=-1).mT, "cosine"),
         (lambda q, k, v: scored(q + place(q), k + place(k)), "absolute positions"),
         (lambda q, k, v: scored(turned(q), turned(k)), "by a rotation"),
@@ -282,9 +282,11 @@ MEANT = {
 def test_the_labs_own_choices_raise_no_alarm(mask):
     alarms, checked = {}, 0
     for axis, key in ENTRIES:
+        if mask and axis not in ("score", "normalizer", "position"):
+            continue
         config = config_of(axis, key)
         try:
-            config = config.with_(mask=mask) if mask and axis != "mask" else config
+            config = config.with_(mask=mask) if mask else config
         except ConfigError:
             continue
         torch.manual_seed(3)
@@ -293,7 +295,7 @@ def test_the_labs_own_choices_raise_no_alarm(mask):
         named = {one.probe: one.text for one in found.all if one.level != "property"}
         if named and named.keys() != {MEANT.get((axis, key))}:
             alarms[axis, key] = named
-    assert not alarms and checked > 80
+    assert not alarms and checked > 50
 
 
 @each(
