@@ -182,12 +182,16 @@ class HeadSizes:
 class Cost:
     """The cost of a step: `flops` of matrix products, a multiply and an add counted as two, and nothing elementwise.
 
-    `bytes` is the peak beyond the step's inputs, `output` the bytes of its result.
+    `bytes` is the peak beyond the step's inputs, `output` the bytes of its result. NaN is unknown.
     """
 
     flops: float = 0.0
     bytes: float = 0.0
     output: float = 0.0
+
+    @property
+    def known(self) -> bool:
+        return not math.isnan(self.flops)
 
     def __add__(self, other: Cost) -> Cost:
         return Cost(self.flops + other.flops, self.bytes + other.bytes, self.output + other.output)
@@ -309,6 +313,17 @@ TRAITS: dict[str, dict[Trait, str]] = {  # of each axis, with what other axes ma
 }
 
 
+READS = {  # what a kernel from outside may compute of the other axes, beyond softmax(q kᵀ / √D) v
+    "score": "any score, by inputs.score and its scale",
+    "position": "biases and other changes of scores, by inputs.bias() and inputs.position",
+    "mask": "every cell of a mask, by inputs.joined_mask()",
+    "padding": "which keys are real, by core.attention.kernels.implied.real_keys(inputs, key)",
+    "normalizer": "any normalizer, by inputs.normalizer",
+    "projection": "score heads that fold into value heads, by inputs.combine_heads",
+    "dropout": "dropout of weights, by inputs.dropout",
+}
+
+
 class LayerConfig(Protocol):
     """What an entry reads of the config that chose it, an AttentionConfig: sizes, choices, and what follows from both."""
 
@@ -372,7 +387,7 @@ class Entry:
     or returns the error, or returns its sentence, where this choice cannot go with the others of the config. `short` is the
     rule in plain signs, for a column head; {name} stands for a parameter. `enters` is where a position acts: "x" (added
     before projecting), "q, k" (rotated) or "scores". `traits` are explained in TRAITS. `sizes(config)` are a
-    projection's heads.
+    projection's heads. `reads` says which other choices a kernel from outside computes (READS); others are refused.
     `cost(config, area)` is for one sequence: of a kernel with all that it calls, of any other choice alone; `tables` is
     the cost of what a position computes once a call.
     """
@@ -396,6 +411,7 @@ class Entry:
     refuse: Callable[[LayerConfig], ConfigError | str | None] = field(default=lambda config: None)
     parts: tuple[Choice, ...] = ()  # what a composed choice joins where it names no parts
     source: str = ""  # the file that registered it; empty for the lab's own
+    reads: tuple[str, ...] = ()
 
 
 class Axis(list[Entry]):

@@ -80,6 +80,13 @@ def attention_cost(
     return entry("kernel", config.kernel.key).cost(config, area)
 
 
+def expected_cost(config: AttentionConfig, num_queries: int, num_keys: int) -> Cost:
+    """`attention_cost`, or that of the exact kernel where a kernel from outside does not tell its own."""
+    cost = attention_cost(config, num_queries, num_keys)
+    exactly = config.with_(kernel=Choice("exact"))
+    return cost if cost.known else attention_cost(exactly, num_queries, num_keys)
+
+
 # FLOPs that take as long as a random weight, and as one cell of all recorded maps
 DRAWN, CELL = 200.0, 1_000.0
 
@@ -93,7 +100,7 @@ def recorded_cost(config: AttentionConfig, num_queries: int, num_keys: int) -> C
     sizes, weights = config.sizes, sum(parameters(config).values())
     cost = attention_cost(config.with_(kernel=Choice("exact")), num_queries, num_keys)
     if config.kernel.key != "exact":
-        cost += attention_cost(config, num_queries, num_keys)
+        cost += expected_cost(config, num_queries, num_keys)
     heads = num_queries * sizes.score_heads * sizes.qk_dim + num_keys * sizes.kv_heads * (
         sizes.qk_dim + sizes.v_dim
     )
@@ -113,7 +120,7 @@ def layer_admitted(
 
 @dataclass(frozen=True)
 class ClosedFormCost:
-    """Learned numbers, and FLOPs at a length; a kernel that computes masked cells too (`dense`) spends them all.
+    """Learned numbers, and FLOPs at a length, NaN if unknown; a kernel that computes masked cells too (`dense`) spends all.
 
     `at_most`: the FLOPs are a bound, as a kernel skips masked keys under a mask that depends on the input.
     """
@@ -292,7 +299,7 @@ def race(
     two reports. What would exceed the limits, or cannot run at that length, is skipped with a reason.
     """
     flops = {
-        (name, length): attention_cost(config, length, length).flops
+        (name, length): expected_cost(config, length, length).flops
         for name, config in configs.items()
         for length in lengths
     }
@@ -335,13 +342,13 @@ def _too_much(
     limits: Limits,
 ) -> str:
     """Why a length is skipped, or "": memory by the closed form, time from the measurement before."""
-    cost, times = attention_cost(config, length, length), BACKWARD if backward else 1.0
+    cost, times = expected_cost(config, length, length), BACKWARD if backward else 1.0
     if cost.bytes * times > limits.bytes:
         return f"would hold {cost.bytes * times / 1e6:,.0f} MB; the limit is {limits.bytes / 1e6:,.0f} MB"
     if before is None:
         return ""
     expected = (
-        before.seconds * cost.flops / attention_cost(config, before.length, before.length).flops
+        before.seconds * cost.flops / expected_cost(config, before.length, before.length).flops
     )
     if expected > limits.seconds:
         return f"would take {expected:.1f} s a call; the limit is {limits.seconds:g} s"

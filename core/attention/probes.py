@@ -189,12 +189,12 @@ def check(
         axis = next((axis for axis, entries in AXES.items() if thing in entries), "")
         refuse_if(not axis, f"{thing.key} is on no axis yet; register it, which checks it.")
         thing = example_config(axis, thing.key, 24, 3)
-    if isinstance(thing, AttentionConfig):
-        thing = Attention(thing, add_positions=True)
-    modules = thing.modules() if isinstance(thing, nn.Module) else ()
-    training = [module for module in modules if module.training]
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(86)
+        if isinstance(thing, AttentionConfig):
+            thing = Attention(thing, add_positions=True)
+        modules = thing.modules() if isinstance(thing, nn.Module) else ()
+        training = [module for module in modules if module.training]
         try:
             for module in training:
                 module.training = False

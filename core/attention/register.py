@@ -1,10 +1,15 @@
 """register: a mechanism from outside on one of the six axes, checked and tried on a few numbers before it is added."""
 
 import dataclasses
+import hashlib
+import json
+import math
 import re
 import sys
-from collections.abc import Iterator
-from functools import partial
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +21,13 @@ from core import plugins
 from core.attention.base import Steps
 from core.attention.config import AXES, AttentionConfig, adapt, example_config
 from core.attention.decoding import Cache
+from core.attention.kernels.exact import AttentionInputs
+from core.attention.kernels.implied import real_keys
 from core.attention.layer import Attention
+from core.attention.positions import enters
+from core.attention.probes import check
 from core.entries import (
+    READS,
     TRAITS,
     Area,
     Choice,
@@ -30,12 +40,16 @@ from core.entries import (
     quote,
     refuse_if,
 )
+from core.files import lab_path, server_folder, write_atomically
 
 B, T, S, C, H = 2, 5, 7, 24, 3  # of the inputs on which an entry is tried
 LENGTHS = 1, 67  # of more inputs
 PARTS = 3, 1, 1, 2  # of S tokens that are read one after another
 BROKEN = "not finite on random numbers of both signs, with a mask that hides some keys, and all keys of one row."
 PLACES = {"position": ("x", "q, k", "scores")}  # what `enters` may be
+UNKNOWN = Cost(math.nan, math.nan, math.nan)
+# choices by which an axis that a kernel says to read shows in its output
+READ_BY = {"score": "cosine", "position": "alibi", "mask": "local", "normalizer": "sparsemax"}
 
 
 def register(axis: str, entry: Entry, *, replace: bool = False) -> Entry:
@@ -43,7 +57,8 @@ def register(axis: str, entry: Entry, *, replace: bool = False) -> Entry:
 
     Its `build` may also return a plain function: score(q, k), normalizer(scores, mask), mask(i, j), or the bias
     position(i, j). It is built and run on a few numbers first. ConfigError, a ValueError, says what is missing or
-    wrong; the lab's own keys cannot be replaced, and an earlier registration only with `replace`.
+    wrong; the lab's own keys cannot be replaced, and an earlier registration only with `replace`. What `check` says
+    against it is a warning, and stands in `core.plugins.alarms`.
     """
     source = sys._getframe(1).f_code.co_filename
     refuse_if(axis not in AXES, f"axis = {quote(axis)}; expected one of {', '.join(AXES)}.")
@@ -74,17 +89,25 @@ def register(axis: str, entry: Entry, *, replace: bool = False) -> Entry:
         short=entry.short or entry.name.lower(),
         build=lambda *args, **params: adapt(axis, build(*args, **params), entry.key),
     )
-    if axis == "score" and entry.cost is Entry.__dataclass_fields__["cost"].default:
-        made = dataclasses.replace(made, cost=partial(count_cost, made))
+    if entry.cost is Entry.__dataclass_fields__["cost"].default:
+        costs = {"score": partial(count_cost, made), "kernel": lambda config, area: UNKNOWN}
+        made = dataclasses.replace(made, cost=costs.get(axis, entry.cost))
+    if axis == "kernel":
+        made = dataclasses.replace(
+            made,
+            build=lambda config: _guard(entry, adapt(axis, build(config), entry.key)),
+            refuse=partial(_refuse_unread, entry),
+        )
     entries = AXES[axis]
     place = entries.index(before) if before else len(entries)
 
     def take_back() -> None:
+        plugins.alarms.pop(owner, None)
         entries[place : place + 1] = [before] if before else []
 
     entries[place : place + 1] = [made]
     try:
-        _try_out(axis, made)
+        plugins.alarms[owner] = _checked(axis, made)
     except Exception as error:
         take_back()
         reason = (
@@ -92,7 +115,121 @@ def register(axis: str, entry: Entry, *, replace: bool = False) -> Entry:
         )
         raise ConfigError(f"{axis} = {entry.key} was not added. {reason}") from error
     plugins.undo.append(take_back)
+    for alarm in plugins.alarms[owner]:
+        warnings.warn(f"{owner} was added. {alarm}", RuntimeWarning, stacklevel=2)
     return made
+
+
+@cache
+def _lab_hash() -> bytes:
+    """Of the code that tries an entry out."""
+    files = sorted(lab_path("core/attention").rglob("*.py"))
+    return hashlib.blake2b(b"".join(map(Path.read_bytes, files))).digest()
+
+
+def _checked(axis: str, entry: Entry) -> tuple[str, ...]:
+    """Try an entry out, and what `check` says against it: once for each state of its folder of plug-ins, of the lab and
+    of PyTorch, as trying takes a second. ConfigError, or the entry's own error, where it fails."""
+    path, stored = Path(entry.source), None
+    if plugins.folder() is not None and path.parent == plugins.folder():
+        digest = hashlib.blake2b(_lab_hash() + f"{torch.__version__} {axis} {entry.key}".encode())
+        for file in sorted(path.parent.glob("*.py")):  # a file may use the others
+            digest.update(file.read_bytes())
+        stored = server_folder() / "checks" / f"{digest.hexdigest()[:32]}.json"
+        with suppress(OSError, ValueError):
+            return tuple(json.loads(stored.read_text(encoding="utf-8")))
+    _try_out(axis, entry)
+    alarms = [one.text for one in check(entry).alarms]
+    if axis == "kernel" and (config := _causal(entry)):
+        alarms += [one.text for one in check(config, causal=True).alarms]
+    if stored is not None:
+        with suppress(OSError):
+            stored.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(stored, json.dumps(alarms).encode())
+    return tuple(dict.fromkeys(alarms))
+
+
+def _causal(entry: Entry) -> AttentionConfig | None:
+    """The config of a kernel under mask = causal; None where the two do not go together."""
+    with suppress(ConfigError):
+        return AttentionConfig(C, H, kernel=entry.key, mask="causal")
+    return None
+
+
+# A kernel from outside computes softmax(q kᵀ / √D) v, and of the other axes what it says to read.
+
+
+def _refuse_unread(entry: Entry, config: LayerConfig) -> ConfigError | str | None:
+    """The entry's own refusal, else that of the first choice which the kernel would ignore."""
+    masks = {"none", "padding"} if "padding" in entry.reads else {"none"}
+    if entry.traits & {"state", "own positions"}:  # it goes from token to token
+        masks.add("causal")
+    of_scores = any(config.has("position", one) for one in ("adjusts", "values"))
+    ignored = {
+        "score": (config.score.key != "scaled_dot", "scaled_dot"),
+        "position": ("scores" in enters(config.position) or of_scores, "rope"),
+        "mask": (not {one.key for one in config.mask.leaves()} <= masks, "none"),
+        "normalizer": (config.normalizer.key != "softmax", "softmax"),
+        "projection": (config.has("projection", "folds"), "multi_head"),
+        "dropout": (config.dropout > 0, "0"),
+    }
+    for axis, (chosen, usual) in ignored.items():
+        if chosen and axis not in entry.reads:
+            value = getattr(config, axis)
+            return ConfigError(
+                f"kernel = {entry.key} does not read {axis}, so {axis} = "
+                f"{value.key if isinstance(value, Choice) else value} would be ignored",
+                axes=("kernel", axis),
+                **{axis: usual, "kernel": "exact"},
+            )
+    return entry.refuse(config)
+
+
+def _guard(entry: Entry, kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """The kernel, which refuses what a call has and it does not read."""
+    if isinstance(kernel, torch.nn.Module):
+        kernel.register_forward_pre_hook(partial(_refuse_given, entry))
+        return kernel
+    return partial(_guarded, entry, kernel)
+
+
+def _refuse_given(entry: Entry, kernel: Any, given: tuple[AttentionInputs, ...]) -> None:
+    inputs = given[0]
+    unread = {
+        "bias": inputs.call_bias is not None and "position" not in entry.reads,
+        "mask": (inputs.call_mask is not None or inputs.block.key_mask is not None)
+        and not {"mask", "padding"} & {*entry.reads},
+    }
+    for name in (name for name, is_given in unread.items() if is_given):
+        raise ConfigError(
+            f"kernel = {entry.key} reads no {name}", f"no {name}", axes=("kernel",), kernel="exact"
+        )
+    if "mask" not in entry.reads:
+        real_keys(inputs, entry.key)  # refuses a mask of cells
+
+
+def _guarded(entry: Entry, kernel: Callable[..., Any], inputs: AttentionInputs) -> Any:
+    _refuse_given(entry, kernel, (inputs,))
+    return kernel(inputs)
+
+
+def _read_what_is_said(entry: Entry) -> None:
+    """ConfigError where a choice that a kernel says to read changes nothing."""
+    x = torch.randn(B, S, C)
+    for axis, key in READ_BY.items():
+        if axis not in entry.reads:
+            continue
+        try:
+            config = AttentionConfig(C, H, kernel=entry.key)
+            layers = [Attention(one).eval() for one in (config, config.with_(**{axis: key}))]
+        except ConfigError:  # it refuses that one itself
+            continue
+        layers[1].load_state_dict(layers[0].state_dict(), strict=False)
+        one, other = (layer(x, record=False).merged for layer in layers)
+        refuse_if(
+            torch.allclose(one, other, atol=1e-6),
+            f"It says that it reads {axis}, and {axis} = {key} changes nothing.",
+        )
 
 
 def count_cost(entry: Entry, config: LayerConfig, area: Area) -> Cost:
@@ -114,6 +251,7 @@ def _complaints(axis: str, entry: Entry, owner: str) -> Iterator[str]:
         {name: getattr(entry, name) for name in names}
         for names in (("name", "latex", "meaning"), ("build", "cost", "tables", "refuse"))
     )
+    reads = sorted(READS) if axis == "kernel" else []
     places = PLACES.get(axis, ("",))
     known = sorted(TRAITS[axis])
     checks: list[tuple[bool, str]] = [
@@ -143,6 +281,13 @@ def _complaints(axis: str, entry: Entry, owner: str) -> Iterator[str]:
                 f"trait {quote(trait)}; the traits of this axis are {', '.join(known) or 'none'}",
             )
             for trait in sorted(entry.traits, key=str)
+        ),
+        *(
+            (
+                one in reads,
+                f"reads {quote(one)}; of the other axes this one may read {', '.join(reads) or 'none'}",
+            )
+            for one in entry.reads
         ),
         (
             isinstance(entry.params, tuple)
@@ -202,6 +347,8 @@ def _try_out(axis: str, entry: Entry) -> None:
                 )
             if "reads length" not in entry.traits:
                 _read_in_parts(axis, config)
+        if axis == "kernel":
+            _read_what_is_said(entry)
 
 
 def _run(axis: str, layer: Attention) -> None:

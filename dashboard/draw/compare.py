@@ -238,7 +238,8 @@ def table_row(
         memory = formats.byte_size(measurement.bytes)
     if cost is not None:
         most, more = "≤ " if cost.at_most else "", cost.parameters - first
-        flops = written(f"{most}{formats.operations(cost.flops)}", cost.flops)
+        flops = formats.operations(cost.flops)
+        flops = flops if flops == formats.UNKNOWN else written(f"{most}{flops}", cost.flops)
         change = f"+ {more:,}" if more >= 0 else f"− {-more:,}"
         text = change if index else f"{cost.parameters:,}"
         parameters = written(text, {"": cost.parameters})

@@ -20,6 +20,7 @@ from dashboard.draw.figures import (
     titled_figure,
 )
 from dashboard.draw.formats import (
+    UNKNOWN,
     byte_size,
     duration,
     number,
@@ -152,7 +153,7 @@ def draw_rows(lines: Lines, write: Callable[[float], str], size: float) -> list[
         for name, points in lines.items()
         for column, kind in ((1, "measured"), (2, "closed"))
         for point in points
-        if point[column] > 0
+        if point[column] > 0  # NaN where a kernel from outside tells no cost
     ]
     low, high = (math.log(end) for end in _ends(lines))
     last = max(points[-1][0] for points in lines.values())
@@ -186,7 +187,9 @@ alt.Chart(pd.DataFrame(rows)).mark_line(point=True).encode(
 
 
 def power(value: float) -> str:
-    """T with its exponent raised: T¹·⁹⁸."""
+    """T with its exponent raised: T¹·⁹⁸; unknown for NaN."""
+    if math.isnan(value):
+        return UNKNOWN
     raised = number(value).translate(str.maketrans("0123456789.−", "⁰¹²³⁴⁵⁶⁷⁸⁹·⁻"))
     return written(f"T{raised}", {", exponent of T": value})
 

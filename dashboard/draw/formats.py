@@ -40,6 +40,9 @@ class Written(str):
     numbers: Mapping[str, float]
 
 
+UNKNOWN = "unknown"  # of an amount that is NaN
+
+
 def written(text: str, numbers: Mapping[str, float] | float) -> Written:
     out = Written(text)
     named = numbers if isinstance(numbers, Mapping) else {"": float(numbers)}
@@ -118,13 +121,17 @@ def latex(value: float) -> str:
 
 
 def byte_size(count: float) -> str:
-    """An amount of memory or of a file: 12 bytes, 655 kB, 2.1 MB; MB = 10⁶ bytes."""
+    """An amount of memory or of a file: 12 bytes, 655 kB, 2.1 MB; MB = 10⁶ bytes; unknown where nobody counted."""
+    if math.isnan(count):
+        return UNKNOWN
     scaled = _scaled(count, THOUSANDS)
     return written(f"{scaled}B" if scaled else f"{count:.0f}{SPACE}bytes", {", bytes": count})
 
 
 def operations(count: float) -> str:
-    """Operations or anything else counted by the million: 126, 8.39 M, 1.21 G."""
+    """Operations or anything else counted by the million: 126, 8.39 M, 1.21 G; unknown where nobody counted."""
+    if math.isnan(count):
+        return UNKNOWN
     return written(_scaled(count, THOUSANDS) or f"{count:.0f}", count)
 
 

@@ -370,6 +370,11 @@ def plugin_problems() -> Iterator[None]:
     try:
         yield
     finally:
+        for owner, alarms in plugins.alarms.items():
+            for alarm in alarms:
+                place.warning(
+                    f"{plain(owner)} is a plug-in. {plain(alarm)}", icon=":material/rule:"
+                )
         for problem in plugins.problems:
             place.warning(
                 f"{plain(problem)} Correct it and start the dashboard again.",

@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from core import plugins
 from core.attention import (
     AXES,
     Attention,
@@ -27,12 +28,13 @@ from core.attention import (
 )
 from core.attention.base import Projection
 from core.attention.config import needs
-from core.attention.cost import attention_cost, parameters
+from core.attention.cost import attention_cost, parameters, race, recorded_cost
 from core.attention.normalizers import Softmax
 from core.attention.positions.relative import alibi_slopes
 from core.attention.projections.combined import Convolved
 from core.attention.projections.multi_head import MultiHead
 from core.attention.register import _read_in_parts
+from dashboard.draw.formats import operations
 from tests.attention.drawing import plain, read_in_parts
 from tests.cases import each
 from tests.oracles.agreement import put
@@ -227,6 +229,7 @@ def axes():
     yield AXES
     for axis, entries in before.items():
         AXES[axis][:] = entries
+    plugins.alarms.clear()
 
 
 def test_a_registered_choice_is_one_like_any_other(axes):
@@ -410,6 +413,107 @@ def test_an_entry_that_cannot_run_is_not_added(axes, axis, build, words):
         f"(?s){axis} = variant was not added. .*{words}"
     )
     assert len(axes[axis]) == count
+
+
+def running_sums(inputs):
+    """Linear attention by a state, token by token; causal, whatever the mask."""
+    q, k = inputs.q.softmax(-1), inputs.k.softmax(-1)
+    state = torch.einsum("bhsd,bhse->bhsde", k, inputs.v).cumsum(2)
+    state = state if inputs.past is None else state + inputs.past[:, :, None]
+    at = inputs.block.i[:, 0].clamp(max=k.shape[2] - 1)
+    out = torch.einsum("bhtd,bhtde->bhte", q, state[:, :, at])
+    last = state[:, :, -1] if inputs.carries else None
+    return Steps(inputs.q, inputs.k, inputs.v, inputs.score.scale, None, None, out, state=last)
+
+
+STATE = frozenset({"implied", "state", "own positions", "layer only"})
+
+
+def state_kernel(**fields):
+    return made(build=lambda config: running_sums, traits=STATE, **fields)
+
+
+@each(
+    ("choice", "words"),
+    [
+        ({"position": "alibi"}, "does not read position, so position = alibi would be ignored"),
+        ({"normalizer": "sparsemax"}, "so normalizer = sparsemax would be ignored"),
+        ({"score": "cosine"}, "so score = cosine would be ignored"),
+        ({"mask": "local"}, "so mask = local would be ignored"),
+        ({"mask": "padding"}, "so mask = padding would be ignored"),
+        ({"projection": "differential"}, "so projection = differential would be ignored"),
+        (
+            {"dropout": 0.1},
+            "so dropout = 0.1 would be ignored; take dropout = 0, or kernel = exact",
+        ),
+    ],
+)
+def test_what_a_kernel_does_not_read_is_refused(axes, choice, words):
+    register("kernel", state_kernel(), replace=True)
+    pytest.raises(ConfigError, AttentionConfig, 24, 3, kernel="variant", **choice).match(words)
+    for fits in ({"mask": "causal"}, {"position": "rope"}, {"position": "sinusoidal"}):
+        AttentionConfig(24, 3, kernel="variant", **fits)
+
+
+def test_a_kernel_refuses_the_masks_of_a_call_that_it_does_not_read(axes):
+    register("kernel", state_kernel())
+    layer, x = Attention(AttentionConfig(C, H, kernel="variant")), torch.randn(B, T, C)
+    for given in (
+        {"mask": torch.ones(T, T, dtype=torch.bool)},
+        {"key_mask": torch.ones(B, T, dtype=torch.bool)},
+    ):
+        pytest.raises(ConfigError, layer, x, **given).match("kernel = variant reads no mask")
+    assert layer(x).merged.shape == x.shape
+
+
+def test_a_kernel_computes_what_it_says_to_read(axes):
+    pytest.raises(ConfigError, register, "kernel", state_kernel(reads=("normalizer",))).match(
+        "says that it reads normalizer, and normalizer = sparsemax changes nothing"
+    )
+    pytest.raises(ConfigError, register, "kernel", state_kernel(reads=("x",))).match(
+        "reads 'x'; of the other axes this one may read dropout, mask"
+    )
+    with pytest.warns(RuntimeWarning, match="kernel = variant was added. A mask .* is ignored"):
+        register("kernel", state_kernel(reads=("padding",)))
+
+
+def test_a_missing_cost_is_unknown(axes):
+    register("kernel", state_kernel())
+    config = AttentionConfig(C, H, kernel="variant")
+    assert not attention_cost(config, 5, 7).known
+    assert operations(attention_cost(config, 5, 7).flops) == "unknown"
+    exactly = config.with_(kernel="exact")
+    assert recorded_cost(config, 5, 7).bytes > recorded_cost(exactly, 5, 7).bytes > 0
+    *_, last = race({"mine": config}, (8, 16), rounds=1)
+    assert last.fraction == 1.0 and last.points[0].seconds > 0
+
+
+def test_a_registration_says_what_check_finds(axes):
+    item = made(build=lambda config: lambda q, k: q @ k.mT / q.shape[-1])
+    with pytest.warns(
+        RuntimeWarning, match="score = variant was added. At head sizes .*divided by D"
+    ):
+        register("score", item)
+    assert "divided by D" in plugins.alarms["score = variant"][0]
+
+
+def test_a_file_is_tried_once(axes, monkeypatch, tmp_path):
+    tried = []
+    monkeypatch.setenv("ATTENTION_LAB_PLUGINS", str(tmp_path))
+    monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setattr(
+        sys.modules["core.attention.register"], "_try_out", lambda *given: tried.append(given)
+    )
+    file = tmp_path / "mine.py"
+    item = "made(build=lambda config: lambda q, k: q @ k.mT)"
+    for text, times in (("", 1), ("", 1), ("# another\n", 2)):
+        file.write_text(f"{text}register('score', {item}, replace=True)", encoding="utf-8")
+        with pytest.warns(RuntimeWarning, match="not divided by √D"):
+            exec(
+                compile(file.read_text(encoding="utf-8"), file, "exec"),
+                {"register": register, "made": made},
+            )
+        assert len(tried) == times
 
 
 def test_an_unknown_key_says_that_it_may_be_of_a_plug_in(monkeypatch):
