@@ -244,15 +244,15 @@ def _subjects(thing: Any, heads: int, x: Tensor | None) -> list[Subject]:
     """The thing as a function of heads, or as one of tokens; a layer of this lab is both."""
     module = isinstance(thing, nn.Module)
     subjects: list[Subject] = []
-    if of_heads := _of_layer(thing) if isinstance(thing, Attention) else _of_heads(thing, heads):
+    if run := _of_layer(thing) if isinstance(thing, Attention) else of_heads(thing, heads):
         try:
-            of_heads(*of_heads.draw())
-            subjects.append(of_heads)
+            run(*run.draw())
+            subjects.append(run)
         except Exception as error:  # perhaps its q, k and v are tokens, as of nn.MultiheadAttention
             if not module:
                 raise ConfigError(f"{_name(thing)} cannot run. {describe(error)}") from error
     if module and (not subjects or isinstance(thing, Attention)):
-        subjects.append(_of_tokens(thing, x))
+        subjects.append(of_tokens(thing, x))
     return subjects
 
 
@@ -271,7 +271,7 @@ def _parameters(thing: Any) -> tuple[list[str], str, str, list[str]]:
     return list(taken), letters, next((name for name in MASKS if name in taken), ""), needed
 
 
-def _of_heads(thing: Any, heads: int) -> Heads | None:
+def of_heads(thing: Any, heads: int) -> Heads | None:
     """The thing as a function of heads; None for a module of x."""
     refuse_if(
         not callable(thing) or isinstance(thing, type),
@@ -391,7 +391,8 @@ def _of_layer(layer: Attention) -> Heads:
     )
 
 
-def _of_tokens(module: nn.Module, x: Tensor | None) -> Tokens:
+def of_tokens(module: nn.Module, x: Tensor | None) -> Tokens:
+    """A module as a function of tokens, on an example input."""
     _, letters, mask_name, needed = _parameters(module)
     plain = type(module).__module__.startswith("torch.nn")  # else its forward takes (B, T, C)
     orders = [one.batch_first for one in module.modules() if hasattr(one, "batch_first")]
@@ -983,7 +984,7 @@ def _large(subject: Heads, causal: bool | None) -> Iterator[Finding]:
 
 def _parts(layer: Attention) -> Iterator[Finding]:
     """Cached steps, and chunks of another size, against the whole."""
-    tokens = _of_tokens(layer, None)
+    tokens = of_tokens(layer, None)
     x, felt = tokens.x, tokens.map()
     outs: dict[str, Tensor] = {}
     with torch.no_grad():

@@ -11,6 +11,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.models.llama.modeling_llama import eager_attention_forward
 
 from core.attention import Attention, AttentionConfig, ConfigError, entry
+from core.attention.difference import first_difference
 from core.attention.probes import check
 from tests.attention.drawing import ENTRIES, config_of
 from tests.cases import each
@@ -316,6 +317,57 @@ def test_what_does_not_fit_is_refused_in_words(thing, words):
 def test_a_config_and_an_entry_are_checked_as_layers():
     assert not check(AttentionConfig(24, 3, kernel="linear", mask="causal")).faults
     assert "a layer of this lab" in check(entry("score", "scaled_dot")).kind
+
+
+CONFIG = AttentionConfig(24, 3)
+
+
+@each(
+    ("mine", "config", "step", "words"),
+    [
+        (right, {}, "", "No step differs: q, k, raw, scores, .*weights, out are equal"),
+        (F.scaled_dot_product_attention, {"mask": "causal"}, "", "No step differs"),
+        (eager_attention_forward, {}, "", "No step differs"),
+        (nn.MultiheadAttention(24, 3, batch_first=True), {}, "", "merged are equal"),
+        (Layer(), {"mask": "causal"}, "", "merged are equal"),
+        (
+            lambda q, k, v: (q @ k.mT / q.shape[-1]).softmax(-1) @ v,
+            {},
+            "scores",
+            "agree up to raw, then the scores.* differ by up to .*Mine is 0.354 times ours",
+        ),
+        (lambda q, k, v: (q / 8**0.5 @ k.mT).softmax(-2) @ v, {}, "weights", "agree up to masked"),
+        (F.scaled_dot_product_attention, {"position": "alibi"}, "weights", "the weights differ"),
+        (
+            lambda q, k, v: right(turned(q), turned(k, pairs=True), v),
+            {"position": "rope"},
+            "k",
+            "the keys, projected and rotated differ",
+        ),
+        (lambda q, k, v: right(q, k, v) * 2, {}, "out", "Mine is 2 times ours"),
+        (
+            Layer("diagonal"),
+            {"mask": "causal"},
+            "masked",
+            "by up to ∞: at row .* mine has .* and ours −∞",
+        ),
+        (AttentionConfig(24, 3, position="alibi"), {}, "scores", "agree up to raw"),
+        (AttentionConfig(24, 3, normalizer="sparsemax"), {}, "weights", "agree up to masked"),
+    ],
+)
+def test_the_first_difference_from_a_choice(mine, config, step, words):
+    apart = first_difference(mine, CONFIG.with_(**config))
+    assert apart.step == step and re.search(words, apart.text), (apart.step, apart.text)
+    if step:
+        row, column = apart.cell
+        one, other = (float(map[row, column]) for map in (apart.mine, apart.ours))
+        assert abs(one - other) == pytest.approx(apart.largest, rel=1e-4)
+
+
+def test_weights_that_cannot_be_told_are_asked_for():
+    pytest.raises(ConfigError, first_difference, nn.Linear(24, 24), CONFIG).match(
+        "The weights of Linear cannot be told: expected linear maps of 24 to 72"
+    )
 
 
 def test_a_check_leaves_the_module_and_the_seed_as_they_were():

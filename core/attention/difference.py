@@ -1,0 +1,218 @@
+"""first_difference: the first step in which an attention of one's own and a choice of the lab part.
+
+Every tensor that the other code computes is seen while it runs, without a change of it: where one of them equals a step of
+the lab, the two agree up to there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from core.attention.base import Steps
+from core.attention.config import AttentionConfig
+from core.attention.layer import Attention
+from core.attention.probes import of_heads, of_tokens
+from core.entries import refuse_if
+
+STEPS = "q", "k", "raw", "scores", "masked", "weights", "out", "merged"
+MEANINGS = {
+    "q": "the queries, projected and rotated",
+    "k": "the keys, projected and rotated",
+    "raw": "q·k",
+    "scores": "the scores, scaled and with their biases",
+    "masked": "the masked scores",
+    "weights": "the weights",
+    "out": "weights · v",
+    "merged": "the heads, merged and projected",
+}
+HIDDEN = -1e4  # a score that is less is as good as −∞
+B, T, SEED = 2, 9, 86
+
+
+@dataclass(frozen=True, eq=False)
+class Difference:
+    """The first of STEPS in which two attentions part, "" where none does, and the steps before it that are equal.
+
+    `mine` and `ours` are the two maps, rows of queries (of keys, for k), of the head that holds the `largest` difference.
+    """
+
+    step: str
+    equal: tuple[str, ...]
+    largest: float = 0.0
+    cell: tuple[int, int] = (0, 0)
+    mine: Float[Tensor, "T N"] | None = None
+    ours: Float[Tensor, "T N"] | None = None
+
+    @property
+    def text(self) -> str:
+        if not self.step or self.mine is None or self.ours is None:
+            return f"No step differs: {', '.join(self.equal)} are equal."
+        row, column = self.cell
+        values = [float(one[row, column]) for one in (self.mine, self.ours)]
+        numbers = ["−∞" if value <= HIDDEN else f"{value:.3g}" for value in values]
+        most = "∞" if "−∞" in numbers else f"{self.largest:.3g}"
+        until = (
+            f"They agree up to {self.equal[-1]}, then " if self.equal else "From the first step, "
+        )
+        visible = self.ours.abs().clamp(min=1e-6) > 1e-3
+        factor = (self.mine / self.ours)[visible & self.ours.isfinite()]
+        same = factor.numel() and float(factor.std(correction=0)) < 1e-3 * float(
+            factor.mean().abs()
+        )
+        times = f" Mine is {float(factor.mean()):.3g} times ours." if same else ""
+        return (
+            f"{until}{MEANINGS[self.step]} differ by up to {most}: at row {row}, column {column} mine has {numbers[0]} and "
+            f"ours {numbers[1]}.{times}"
+        )
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+class _Recorder(TorchFunctionMode):
+    """Collects the tensors that PyTorch functions return, in order; those of single cells, as under vmap, left out."""
+
+    def __init__(self, *tensors: Tensor) -> None:
+        super().__init__()
+        self.tensors = [*tensors]
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **kwargs or {})
+        for one in result if isinstance(result, tuple | list) else (result,):
+            if isinstance(one, Tensor) and one.dim() > 2 and one.is_floating_point():
+                self.tensors.append(
+                    one.detach().clone()
+                )  # as it is now: it may be changed in place
+        return result
+
+
+def first_difference(mine: Any, config: AttentionConfig, *, seed: int = SEED) -> Difference:
+    """Where `mine` and the layer of `config` part first, on the same seeded numbers.
+
+    `mine` is another config, or what `check` takes: a function of q, k and v gets those of the config's layer before
+    they are rotated, and its mask; an nn.Module of x gives the layer its weights (linear maps of C to 3C and C to C, or
+    four of C to C, in this order). ConfigError as in `check`, and where the weights of a module cannot be told.
+    """
+    x = torch.randn(B, T, config.d_model, generator=torch.Generator().manual_seed(seed))
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.default_generator.manual_seed(seed)
+        layer = Attention(config, add_positions=True).eval()
+        if isinstance(mine, AttentionConfig):
+            torch.default_generator.manual_seed(seed)
+            other, own = Attention(mine, add_positions=True).eval(), layer.state_dict()
+            shapes = {name: one.shape for name, one in other.state_dict().items()}
+            shared = {name: one for name, one in own.items() if shapes.get(name) == one.shape}
+            other.load_state_dict(shared, strict=False)
+            theirs = other(x)
+            named = {name: one for name in STEPS if (one := getattr(theirs, name)) is not None}
+            return _compared(
+                layer(x),
+                lambda step, value: [(STEPS.index(step), named[step])] if step in named else [],
+            )
+        if isinstance(mine, nn.Module):
+            tokens, recorder = of_tokens(mine.eval(), x), _Recorder()
+            _copy_weights(mine, layer)
+            steps = layer(x)
+            with recorder:
+                out = tokens(x)
+            named = {"merged": out}
+        else:
+            run = of_heads(mine, config.score_heads)
+            assert run is not None  # only a module is none of heads
+            q, k, v = layer.projection(x, x)
+            steps, recorder = layer.attend_heads(q, k, v, x, x), _Recorder(q, k)
+            causal = run.causal and steps.mask is not None
+            mask = steps.mask if run.forms and not causal else None
+            with recorder:
+                out = run(q, k, v, mask, causal)
+            named = {"weights": run.weights(q, k, mask, causal, size=v.shape[-1]), "out": out}
+    # What is returned, and the weights that it tells, come last; an `out` in between may be scaled after it.
+    views = [*enumerate(recorder.tensors)]
+    ends = [*enumerate(named.values(), len(views))]
+    return _compared(
+        steps,
+        lambda step, value: [
+            (at, one)
+            for at, tensor in (
+                *(() if step == [*named][-1] else views),
+                *(end for name, end in zip(named, ends, strict=True) if name == step),
+            )
+            if (one := _shaped(tensor, value)) is not None
+        ],
+    )
+
+
+def _shaped(one: Tensor, like: Tensor) -> Tensor | None:
+    """A tensor in the shape of another: as it is, with heads after tokens, or with heads and sequences in one."""
+    if one.shape == like.shape:
+        return one
+    if one.dim() == 4 and one.transpose(1, 2).shape == like.shape:
+        return one.transpose(1, 2)
+    joined = like.dim() == 4 and one.shape == like.flatten(0, 1).shape
+    return one.view(like.shape) if joined else None
+
+
+def _compared(
+    steps: Steps, candidates: Callable[[str, Tensor], Sequence[tuple[int, Tensor]]]
+) -> Difference:
+    """The first step that none of the other's tensors equals, and none after it; beside it the tensor that comes next."""
+    ours = {name: one for name in STEPS if (one := getattr(steps, name)) is not None}
+    places = {
+        name: next((at for at, other in candidates(name, one) if _equal(other, one)), -1)
+        for name, one in ours.items()
+    }
+    names = [*ours]
+    # q and k may be scaled on their way to scores that are equal, and a later step may be equal again
+    first = 1 + max(
+        (at for at, name in enumerate(names) if places[name] >= 0 and at > 1), default=-1
+    )
+    equal, after = tuple(name for name in names if places[name] >= 0), max(places.values())
+    for name in (name for name in names[first:] if places[name] < 0):
+        later = [other for at, other in candidates(name, ours[name]) if at > after or name in "qk"]
+        if later:
+            mine, own = (
+                one.clamp(min=HIDDEN) if one.dim() > 3 else one[:, None]
+                for one in (later[-1] if name in "qk" else later[0], ours[name])
+            )
+            mine, own = mine.flatten(0, 1), own.flatten(0, 1)
+            apart = (mine - own).abs()
+            head, cell = divmod(int(apart.argmax()), apart[0].numel())
+            place = divmod(cell, apart.shape[-1])
+            return Difference(name, equal, float(apart.max()), place, mine[head], own[head])
+    return Difference("", equal)
+
+
+def _equal(one: Tensor, other: Tensor) -> bool:
+    visible = other[other > HIDDEN]
+    size = float(visible.abs().max()) if visible.numel() else 0.0
+    return torch.allclose(one.clamp(min=HIDDEN), other.clamp(min=HIDDEN), 1e-4, 1e-4 * size)
+
+
+def _copy_weights(module: nn.Module, layer: Attention) -> None:
+    """Give a layer the four maps of a module."""
+    size, maps = layer.config.d_model, list[tuple[Tensor, Tensor | None]]()
+    if isinstance(module, nn.MultiheadAttention) and module.in_proj_weight is not None:
+        maps = [(module.in_proj_weight, module.in_proj_bias)]
+    maps += [(one.weight, one.bias) for one in module.modules() if isinstance(one, nn.Linear)]
+    weights = [one.split(size) for one, _ in maps if one.shape[1] == size]
+    biases = [torch.zeros(len(one)) if bias is None else bias for one, bias in maps]
+    parts, offsets = sum(map(list, weights), []), torch.cat(biases).split(size)
+    targets = layer.projection.query, layer.projection.key, layer.projection.value
+    targets += (layer.projection.output,)
+    fits = [tuple(one.shape) for one in parts] == [tuple(one.weight.shape) for one in targets]
+    refuse_if(
+        not fits,
+        f"The weights of {type(module).__name__} cannot be told: expected linear maps of {size} to {3 * size} and of "
+        f"{size} to {size}, or four of {size} to {size}; give first_difference a function of q, k and v.",
+    )
+    for target, weight, bias in zip(targets, parts, offsets, strict=True):
+        target.weight.copy_(weight)
+        if target.bias is not None:
+            target.bias.copy_(bias)
