@@ -26,6 +26,7 @@ from dashboard.draw import mechanisms as draw
 
 NAMES = {axis: f"{axis.capitalize()}s" for axis in AXES}
 SIZES = study.BASELINE.d_model, study.BASELINE.num_heads  # of the maps and of the table
+READS = "rows are queries, columns keys"
 SYMBOLS = (
     "T counts queries, S keys, D the numbers of a head, w the keys of a band, b those of a block."
 )
@@ -62,6 +63,15 @@ class Controls(lab.Fields, page="mechanisms"):
     )
     projection, score, position, mask, normalizer, kernel = map(_choice, AXES)
     pin = lab.CellField()
+    beside = lab.Select[str](
+        "Debug beside",
+        lambda c: {
+            item.key: item.name for item in AXES[Controls.read("axis").axis] if not item.source
+        },
+        lambda c: getattr(study.BASELINE, Controls.read("axis").axis).key,
+        help="The first step of the formula in which your choice and this one give other numbers.",
+    )
+    step = lab.CellField()
 
 
 def page() -> None:
@@ -146,6 +156,8 @@ def explore(axis: str) -> None:
         maps(axis, item, effect)
     if effect is not None:
         lab.caption(draw.conditions(effect))
+    if item.source and config is not None:
+        debugger(axis, config)
     with lab.settings_panel("Equation and parameters"):
         paper = f" [{item.paper} {item.year}]({item.url})." if item.url else ""
         lab.paragraph(f"{more}{paper}")
@@ -190,6 +202,29 @@ def maps(axis: str, item: Entry, effect: study.Effect) -> None:
         lab.difference_map(tiles[1], tiles[0], effect.names, key="mechanisms:difference", **options)
     with answer:
         lab.fact(draw.fact_text(item, effect, *(pin or (query, column))))
+
+
+def debugger(axis: str, config: AttentionConfig) -> None:
+    """Draw what `check` says of a plug-in, and where it parts first from a choice of the lab."""
+    alarms = lab.cached(study.alarms_of, config)
+    st.markdown("## Is it right?")
+    if not alarms:
+        lab.paragraph("`check` has nothing against it.")
+    for index, alarm in enumerate(alarms):
+        contrast(f"check:{index}", alarm, "Right")
+    beside = Controls.draw("beside", into=lab.HERE).beside
+    with lab.shown_errors(ValueError):
+        other = example_config(axis, beside, *SIZES)
+        contrast("step", lab.cached(study.first_apart, config, other), entry(axis, beside).name)
+
+
+def contrast(name: str, two: study.Contrast, beside: str) -> None:
+    lab.paragraph(two.text)
+    if two.mine is None or two.ours is None:
+        return
+    tiles = draw.contrast_tiles(two.mine, two.ours, beside)
+    lines = (list(map(str, range(size))) for size in two.mine.shape)
+    lab.linked_maps(Controls.step, name, tiles, *lines, of=name, noun="number", reads=READS, height=216)
 
 
 def compatible_panel(axis: str, item: Entry) -> None:

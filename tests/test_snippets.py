@@ -24,6 +24,7 @@ from core.attention import AXES, PRESETS, Attention, AttentionConfig, ConfigErro
 from core.attention.base import Normalizer
 from core.attention.cost import attention_cost
 from core.attention.normalizers import TEMPERATURE
+from core.attention.probes import check
 from core.claims.base import verdict
 from core.claims.catalogue import CLAIMS
 from core.claims.run import shipped
@@ -159,14 +160,43 @@ def test_every_page_has_its_words():
     assert not [step.title for step in STEPS if step.title not in bold]
 
 
+def check_state(config):
+    """The contract of a state kernel: a loop over the text, T ≠ S, padding, and steps that carry the state alone."""
+    layer, x = Attention(config).eval(), torch.randn(2, 7, 12)
+    real = torch.tensor([[True] * 7, [False, False, True, True, False, True, True]])
+    for queries, offset, given in ((7, 0, None), (2, 5, real), (9, 0, None), (3, 0, real)):
+        later = torch.randn(2, queries, 12)
+        steps = layer(later, x, offset=offset, key_mask=given)
+        q, k = steps.q.softmax(-1), steps.k.softmax(-1)
+        seen = torch.arange(7) <= offset + torch.arange(queries)[:, None]
+        seen = seen if given is None else seen & given[:, None, None]
+        cells = (q @ k.mT) * seen
+        want = cells / cells.sum(-1, keepdim=True).clamp(min=1e-6)
+        torch.testing.assert_close(steps.weights, want, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(steps.out, want @ steps.v, rtol=1e-4, atol=1e-5)
+    whole, cache = layer(x, record=False).merged, None
+    for part in x.split((3, 1, 2, 1), dim=1):
+        steps, cache = layer.step(part, cache)
+        end = cache.length
+        torch.testing.assert_close(
+            steps.merged, whole[:, end - part.shape[1] : end], rtol=1e-4, atol=1e-5
+        )
+        assert cache.numbers == 3 * 4 * 5, "one state, whatever the length"
+    assert not check(config).faults
+
+
 def test_plug_in_that_it_writes_is_one_in_its_folder(
     tmp_path, monkeypatch, capsys, without_new_entries
 ):
     # The whole file and the layer without one run as they stand; the file is the worked example but for a name.
-    plug_in, _, direct = snippets("write-a-plugin.md")
+    plug_in, state, _, direct = snippets("write-a-plugin.md")
     worked = (DOCS / "plugins" / "cosine_power.py").read_text(encoding="utf-8")
     assert plug_in.split("register(")[1] == worked.split("register(")[1]
+    kernel = (DOCS / "plugins" / "running_sums.py").read_text(encoding="utf-8")
+    assert kernel.endswith(state)
     run(plug_in, tmp_path, monkeypatch, capsys)
+    run(state, tmp_path, monkeypatch, capsys)
+    check_state(AttentionConfig(12, 3, kernel="running_sums"))
     steps = Attention(AttentionConfig(12, 3, score="cosine_power"))(torch.randn(2, 5, 12))
     assert steps.raw.abs().max() <= 8.0
     weights = run(direct, tmp_path, monkeypatch, capsys)

@@ -56,7 +56,7 @@ class Difference:
             return f"No step differs: {', '.join(self.equal)} are equal."
         row, column = self.cell
         values = [float(one[row, column]) for one in (self.mine, self.ours)]
-        numbers = ["−∞" if value <= HIDDEN else f"{value:.3g}" for value in values]
+        numbers = ["−∞" if one <= HIDDEN else f"{one:.3g}".replace("-", "−") for one in values]
         most = "∞" if "−∞" in numbers else f"{self.largest:.3g}"
         until = (
             f"They agree up to {self.equal[-1]}, then " if self.equal else "From the first step, "

@@ -726,11 +726,13 @@ def _scale(subject: Heads, causal: bool | None) -> Iterator[Finding]:
         q, k, _ = (0.3 * x for x in subject.draw(2, size=size, batch=8))
         biases = _log_rows(subject, 0 * q, k)
         scored, twice = (_log_rows(subject, by * q, k) - biases for by in (1, 2))
-        spreads.append(float(scored.std()) / 0.09 + 1e-9)
+        dots = (q[:, :, -1:] @ repeat_heads(k, q.shape[1]).mT).squeeze(2)
+        usual = (dots - dots.mean(-1, keepdim=True)).std() * size**-0.5
+        spreads.append(float(scored.std() / usual) + 1e-9)
         slopes.append(float((twice * scored).sum() / scored.square().sum().clamp(min=1e-12)))
         bent = max(bent, _most(twice - slopes[-1] * scored) / (_most(twice) + 1e-9))
     (small, large), slope = spreads, slopes[0]
-    at = f"At head sizes {SIZES[0]} and {SIZES[1]} scores spread by {small:.2g} and {large:.2g}"
+    at = f"At head sizes {SIZES[0]} and {SIZES[1]} scores spread {small:.3g} and {large:.3g} times as far as q·k / √D"
     other = max(abs(math.log(small)), abs(math.log(large))) > 0.7
     return _first(
         (small < 1e-4, "scale", "property", "Weights do not depend on the queries."),
@@ -758,9 +760,9 @@ def _scale(subject: Heads, causal: bool | None) -> Iterator[Finding]:
             "warning",
             f"{at}: they are divided by D, or by √D twice; divide by √D once.",
         ),
-        (other, "scale", "property", f"{at}, q·k / √D by 1: they have a temperature of their own."),
-        got=subject.weights(q, k, size=q.shape[-1])[0, 0],
-        expected=_plain(q, k),
+        (other, "scale", "property", f"{at}: they have a temperature of their own."),
+        got=subject.weights(3 * q, 3 * k, size=q.shape[-1])[0, 0],
+        expected=_plain(3 * q, 3 * k),
     )
 
 

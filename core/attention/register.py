@@ -95,7 +95,9 @@ def register(axis: str, entry: Entry, *, replace: bool = False) -> Entry:
     if axis == "kernel":
         made = dataclasses.replace(
             made,
-            build=lambda config: _guard(entry, adapt(axis, build(config), entry.key)),
+            build=lambda config: _guard(
+                entry.key, entry.reads, adapt(axis, build(config), entry.key)
+            ),
             refuse=partial(_refuse_unread, entry),
         )
     entries = AXES[axis]
@@ -185,31 +187,35 @@ def _refuse_unread(entry: Entry, config: LayerConfig) -> ConfigError | str | Non
     return entry.refuse(config)
 
 
-def _guard(entry: Entry, kernel: Callable[..., Any]) -> Callable[..., Any]:
+def _guard(key: str, reads: tuple[str, ...], kernel: Callable[..., Any]) -> Callable[..., Any]:
     """The kernel, which refuses what a call has and it does not read."""
     if isinstance(kernel, torch.nn.Module):
-        kernel.register_forward_pre_hook(partial(_refuse_given, entry))
+        kernel.register_forward_pre_hook(partial(_refuse_given, key, reads))
         return kernel
-    return partial(_guarded, entry, kernel)
+    return partial(_guarded, key, reads, kernel)
 
 
-def _refuse_given(entry: Entry, kernel: Any, given: tuple[AttentionInputs, ...]) -> None:
+def _refuse_given(
+    key: str, reads: tuple[str, ...], kernel: Any, given: tuple[AttentionInputs, ...]
+) -> None:
     inputs = given[0]
+    masks = inputs.call_mask is not None or inputs.block.key_mask is not None
     unread = {
-        "bias": inputs.call_bias is not None and "position" not in entry.reads,
-        "mask": (inputs.call_mask is not None or inputs.block.key_mask is not None)
-        and not {"mask", "padding"} & {*entry.reads},
+        "bias": inputs.call_bias is not None and "position" not in reads,
+        "mask": masks and not {"mask", "padding"} & {*reads},
     }
     for name in (name for name, is_given in unread.items() if is_given):
         raise ConfigError(
-            f"kernel = {entry.key} reads no {name}", f"no {name}", axes=("kernel",), kernel="exact"
+            f"kernel = {key} reads no {name}", f"no {name}", axes=("kernel",), kernel="exact"
         )
-    if "mask" not in entry.reads:
-        real_keys(inputs, entry.key)  # refuses a mask of cells
+    if "mask" not in reads:
+        real_keys(inputs, key)  # refuses a mask of cells
 
 
-def _guarded(entry: Entry, kernel: Callable[..., Any], inputs: AttentionInputs) -> Any:
-    _refuse_given(entry, kernel, (inputs,))
+def _guarded(
+    key: str, reads: tuple[str, ...], kernel: Callable[..., Any], inputs: AttentionInputs
+) -> Any:
+    _refuse_given(key, reads, kernel, (inputs,))
     return kernel(inputs)
 
 

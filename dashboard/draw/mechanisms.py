@@ -5,8 +5,10 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from core.attention import Entry, Param, needs
+from core.attention.difference import HIDDEN
 from core.interpret import trace as analysis
 from core.studies import mechanisms as study
+from dashboard.draw.attention_view import Tile
 from dashboard.draw.formats import number, plain
 
 MIN_NUMBER = 5e-3  # a smaller change of a number is not written
@@ -37,6 +39,19 @@ def tile_note(axis: str, item: Entry, effect: study.Effect) -> str:
         "implied weights" if effect.result.implied else "",
     )
     return " · ".join(filter(None, parts)) or axis
+
+
+def contrast_tiles(mine: np.ndarray, ours: np.ndarray, beside: str) -> list[Tile]:
+    """Two maps of one step on one scale, without the cells that are −∞."""
+    visible = [one > HIDDEN for one in (mine, ours)]
+    numbers = np.concatenate([one[seen] for one, seen in zip((mine, ours), visible, strict=True)])
+    low, high = float(numbers.min(initial=0.0)), float(numbers.max(initial=1e-6))
+    largest = max(-low, high)
+    span = (-largest, largest) if low < 0 else (0.0, high)
+    return [
+        Tile(name, "", np.where(seen, one, 0.0), seen, span=span, signed=low < 0)
+        for name, one, seen in zip(("Yours", beside), (mine, ours), visible, strict=True)
+    ]
 
 
 def conditions(effect: study.Effect) -> str:

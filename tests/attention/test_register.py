@@ -464,6 +464,7 @@ def test_a_kernel_refuses_the_masks_of_a_call_that_it_does_not_read(axes):
     ):
         pytest.raises(ConfigError, layer, x, **given).match("kernel = variant reads no mask")
     assert layer(x).merged.shape == x.shape
+    assert torch.equal(pickle.loads(pickle.dumps(layer))(x).merged, layer(x).merged)
 
 
 def test_a_kernel_computes_what_it_says_to_read(axes):
