@@ -13,6 +13,7 @@ from core.attention.config import (
     refusals,
 )
 from core.attention.decoding import Cache
+from core.attention.difference import first_difference
 from core.attention.kernels.exact import OF_QUERIES, exact
 from core.attention.kernels.softmax import why_not_fused
 from core.attention.layer import Attention, attend
@@ -28,6 +29,7 @@ from core.attention.presets import (
     preset_of,
 )
 from core.attention.presets.base import Preset
+from core.attention.probes import check
 from core.attention.projections.multi_head import MultiHead
 from core.attention.register import register
 from core.entries import Choice, ConfigError, Entry, Param
@@ -54,6 +56,7 @@ __all__ = [
     "Steps",
     "attend",
     "attention_name",
+    "check",
     "check_sizes",
     "choice_name",
     "distinct_names",
@@ -61,6 +64,7 @@ __all__ = [
     "exact",
     "example",
     "example_config",
+    "first_difference",
     "heads_that_divide",
     "needs",
     "preset",

@@ -47,6 +47,7 @@ LENGTHS = 1, 67  # of more inputs
 PARTS = 3, 1, 1, 2  # of S tokens that are read one after another
 BROKEN = "not finite on random numbers of both signs, with a mask that hides some keys, and all keys of one row."
 PLACES = {"position": ("x", "q, k", "scores")}  # what `enters` may be
+USUAL = AttentionConfig()
 UNKNOWN = Cost(math.nan, math.nan, math.nan)
 # choices by which an axis that a kernel says to read shows in its output
 READ_BY = {"score": "cosine", "position": "alibi", "mask": "local", "normalizer": "sparsemax"}
@@ -168,10 +169,10 @@ def _refuse_unread(entry: Entry, config: LayerConfig) -> ConfigError | str | Non
         masks.add("causal")
     of_scores = any(config.has("position", one) for one in ("adjusts", "values"))
     ignored = {
-        "score": (config.score.key != "scaled_dot", "scaled_dot"),
+        "score": (config.score != USUAL.score, "scaled_dot"),
         "position": ("scores" in enters(config.position) or of_scores, "rope"),
         "mask": (not {one.key for one in config.mask.leaves()} <= masks, "none"),
-        "normalizer": (config.normalizer.key != "softmax", "softmax"),
+        "normalizer": (config.normalizer != USUAL.normalizer, "softmax"),
         "projection": (config.has("projection", "folds"), "multi_head"),
         "dropout": (config.dropout > 0, "0"),
     }
@@ -180,11 +181,19 @@ def _refuse_unread(entry: Entry, config: LayerConfig) -> ConfigError | str | Non
             value = getattr(config, axis)
             return ConfigError(
                 f"kernel = {entry.key} does not read {axis}, so {axis} = "
-                f"{value.key if isinstance(value, Choice) else value} would be ignored",
+                f"{_written(value, usual)} would be ignored",
                 axes=("kernel", axis),
                 **{axis: usual, "kernel": "exact"},
             )
     return entry.refuse(config)
+
+
+def _written(value: Choice | float, usual: str) -> str:
+    """A choice by its key, and by its parameters where the key is the usual one."""
+    if not isinstance(value, Choice):
+        return f"{value:g}"
+    params = [f"{name} = {one}" for name, one in value.params if value.key == usual]
+    return f"{value.key} with {', '.join(params)}" if params else value.key
 
 
 def _guard(key: str, reads: tuple[str, ...], kernel: Callable[..., Any]) -> Callable[..., Any]:
@@ -200,7 +209,13 @@ def _refuse_given(
 ) -> None:
     inputs = given[0]
     masks = inputs.call_mask is not None or inputs.block.key_mask is not None
+    score, attends = (
+        inputs.score,
+        inputs.position is None,
+    )  # a function's scale is no choice of a config
     unread = {
+        "scale": attends and score.scale != inputs.q.shape[-1] ** -0.5 and "score" not in reads,
+        "temperature": attends and inputs.normalizer.temperature != 1 and "normalizer" not in reads,
         "bias": inputs.call_bias is not None and "position" not in reads,
         "mask": masks and not {"mask", "padding"} & {*reads},
     }

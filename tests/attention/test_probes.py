@@ -2,6 +2,7 @@
 
 import math
 import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -368,6 +369,26 @@ def test_weights_that_cannot_be_told_are_asked_for():
     pytest.raises(ConfigError, first_difference, nn.Linear(24, 24), CONFIG).match(
         "The weights of Linear cannot be told: expected linear maps of 24 to 72"
     )
+
+
+def test_the_document_prints_what_it_says(capsys):
+    document = Path(__file__).resolve().parents[2] / "docs" / "check-your-attention.md"
+    names: dict[str, object] = {}
+    blocks = re.findall(
+        r"```python\n(.*?)```\n\n?((?: {4}.*\n)*)", document.read_text(encoding="utf-8"), re.DOTALL
+    )
+    numbers = re.compile(r"\d+\.\d+")
+    for code, shown in blocks:
+        exec(compile(code, "docs", "exec"), names)
+        printed = capsys.readouterr().out.splitlines()
+        comment = [line[2:] for line in code.splitlines() if line.startswith("# ")]
+        expected = [line[4:] for line in shown.splitlines()] or comment
+        for one, other in zip(printed, expected, strict=True):
+            assert numbers.sub("", one) == numbers.sub("", other)
+            assert [*map(float, numbers.findall(one))] == pytest.approx(
+                [*map(float, numbers.findall(other))], rel=0.02
+            )
+    assert len(blocks) == 3
 
 
 def test_a_check_leaves_the_module_and_the_seed_as_they_were():

@@ -438,6 +438,10 @@ def state_kernel(**fields):
     [
         ({"position": "alibi"}, "does not read position, so position = alibi would be ignored"),
         ({"normalizer": "sparsemax"}, "so normalizer = sparsemax would be ignored"),
+        (
+            {"normalizer": Choice.of("softmax", temperature=2.0)},
+            "normalizer = softmax with temperature = 2.0 would be",
+        ),
         ({"score": "cosine"}, "so score = cosine would be ignored"),
         ({"mask": "local"}, "so mask = local would be ignored"),
         ({"mask": "padding"}, "so mask = padding would be ignored"),
