@@ -234,7 +234,7 @@ def _guarded(
     return kernel(inputs)
 
 
-def _read_what_is_said(entry: Entry) -> None:
+def _check_reads(entry: Entry) -> None:
     """ConfigError where a choice that a kernel says to read changes nothing."""
     x = torch.randn(B, S, C)
     for axis, key in READ_BY.items():
@@ -369,7 +369,7 @@ def _try_out(axis: str, entry: Entry) -> None:
             if "reads length" not in entry.traits:
                 _read_in_parts(axis, config)
         if axis == "kernel":
-            _read_what_is_said(entry)
+            _check_reads(entry)
 
 
 def _run(axis: str, layer: Attention) -> None:

@@ -375,7 +375,9 @@ def test_the_document_prints_what_it_says(capsys):
     document = Path(__file__).resolve().parents[2] / "docs" / "check-your-attention.md"
     names: dict[str, object] = {}
     blocks = re.findall(
-        r"```python\n(.*?)```\n\n?((?: {4}.*\n)*)", document.read_text(encoding="utf-8"), re.DOTALL
+        r"```python\n(.*?)```\n\n?((?: {4}[^\n]*\n)*)",
+        document.read_text(encoding="utf-8"),
+        re.DOTALL,
     )
     numbers = re.compile(r"\d+\.\d+")
     for code, shown in blocks:
