@@ -13,12 +13,11 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
 from core.attention.base import Steps
 from core.attention.config import AttentionConfig
 from core.attention.layer import Attention
-from core.attention.probes import of_heads, of_tokens
+from core.attention.probes import Recorder, of_heads, of_tokens
 from core.entries import refuse_if
 
 STEPS = "q", "k", "raw", "scores", "masked", "weights", "out", "merged"
@@ -76,23 +75,6 @@ class Difference:
         return self.text
 
 
-class _Recorder(TorchFunctionMode):
-    """Collects the tensors that PyTorch functions return, in order; those of single cells, as under vmap, left out."""
-
-    def __init__(self, *tensors: Tensor) -> None:
-        super().__init__()
-        self.tensors = [*tensors]
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **kwargs or {})
-        for one in result if isinstance(result, tuple | list) else (result,):
-            if isinstance(one, Tensor) and one.dim() > 2 and one.is_floating_point():
-                self.tensors.append(
-                    one.detach().clone()
-                )  # as it is now: it may be changed in place
-        return result
-
-
 def first_difference(mine: Any, config: AttentionConfig, *, seed: int = SEED) -> Difference:
     """Where `mine` and the layer of `config` part first, on the same seeded numbers.
 
@@ -117,7 +99,7 @@ def first_difference(mine: Any, config: AttentionConfig, *, seed: int = SEED) ->
                 lambda step, value: [(STEPS.index(step), named[step])] if step in named else [],
             )
         if isinstance(mine, nn.Module):
-            tokens, recorder = of_tokens(mine.eval(), x), _Recorder()
+            tokens, recorder, given = of_tokens(mine.eval(), x), Recorder(), list[Tensor]()
             _copy_weights(mine, layer)
             steps = layer(x)
             with recorder:
@@ -127,14 +109,14 @@ def first_difference(mine: Any, config: AttentionConfig, *, seed: int = SEED) ->
             run = of_heads(mine, config.score_heads)
             assert run is not None  # only a module is none of heads
             q, k, v = layer.projection(x, x)
-            steps, recorder = layer.attend_heads(q, k, v, x, x), _Recorder(q, k)
+            steps, recorder, given = layer.attend_heads(q, k, v, x, x), Recorder(), [q, k]
             causal = run.causal and steps.mask is not None
             mask = steps.mask if run.forms and not causal else None
             with recorder:
                 out = run(q, k, v, mask, causal)
             named = {"weights": run.weights(q, k, mask, causal, size=v.shape[-1]), "out": out}
     # What is returned, and the weights that it tells, come last; an `out` in between may be scaled after it.
-    views = [*enumerate(recorder.tensors)]
+    views = [*enumerate([*given, *(tensor for _, tensor in recorder.results)])]
     ends = [*enumerate(named.values(), len(views))]
     return _compared(
         steps,

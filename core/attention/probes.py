@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from core.attention.base import repeat_heads
 from core.attention.config import AXES, AttentionConfig, example_config
@@ -446,6 +447,22 @@ def _first(
             return
 
 
+class Recorder(TorchFunctionMode):
+    """Collects the results of PyTorch functions by name, in order; those of single cells, as under vmap, left out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.results: list[tuple[str, Tensor]] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **kwargs or {})
+        for one in result if isinstance(result, tuple | list) else (result,):
+            if isinstance(one, Tensor) and one.dim() > 2 and one.is_floating_point():
+                # as it is now: it may be changed in place
+                self.results.append((getattr(func, "__name__", ""), one.detach().clone()))
+        return result
+
+
 def _plain(q: Tensor, k: Tensor, seen: Tensor | None = None) -> Tensor:
     """The map of softmax(q kᵀ / √D) of the first head, of the cells that are seen."""
     scores = q[0, 0] @ k[0, 0].mT * q.shape[-1] ** -0.5
@@ -472,8 +489,20 @@ def _repeatable(subject: Subject, causal: bool | None) -> Iterator[Finding]:
     return _first((not _same(one, other), "repeatable", "fault", text))
 
 
-def _rows(subject: Heads, causal: bool | None) -> Iterator[Finding]:
-    weights = subject.map()
+def _rows(subject: Subject, causal: bool | None) -> Iterator[Finding]:
+    """Over what weights sum to 1; those of a module are the results of its softmaxes between tokens."""
+    if isinstance(subject, Heads):
+        weights = subject.map()
+        yield from _sums(weights, _plain(*subject.draw()[:2], weights[0, 0] != 0))
+        return
+    with torch.no_grad(), Recorder() as recorder:
+        subject(*subject.draw())
+    for name, weights in recorder.results:
+        if name == "softmax" and weights.shape[-2:] == (T, T):
+            yield from _sums(weights[None] if weights.dim() == 3 else weights, None)
+
+
+def _sums(weights: Float[Tensor, "B H T S"], right: Tensor | None) -> Iterator[Finding]:
     sums = weights.sum(-1)
     wrong = ((sums - 1).abs().minimum(sums.abs()) > 1e-3).any()  # 0 of a query that sees no key
     text = f"The weights of a query sum to {float(sums.min()):.2f} … {float(sums.max()):.2f}"
@@ -486,10 +515,8 @@ def _rows(subject: Heads, causal: bool | None) -> Iterator[Finding]:
         )
         for dim, name in ((-2, "queries"), (1, "heads"), (0, "sequences"))
     ]
-    right = _plain(*subject.draw()[:2], weights[0, 0] != 0)
-    return _first(
-        *cases, (wrong, "rows", "property", f"{text}, not to 1."), got=weights[0, 0], expected=right
-    )
+    cases.append((wrong, "rows", "property", f"{text}, not to 1."))
+    return _first(*cases, got=weights[0, 0], expected=right)
 
 
 def _sequences(subject: Subject, causal: bool | None) -> Iterator[Finding]:
@@ -1022,5 +1049,5 @@ PROBES: dict[str, Callable[[Any, bool | None], Iterator[Finding]]] = {
     "gradients": _gradients,
     "large scores": _large,
 }
-OF_TOKENS = "repeatable", "sequences", "later tokens", "mask", "dead row", "gradients"
+OF_TOKENS = "repeatable", "rows", "sequences", "later tokens", "mask", "dead row", "gradients"
 STOPS = "repeatable", "rows", "sequences", "values"

@@ -108,6 +108,8 @@ class Layer(nn.Module):
         if key_padding_mask is not None and self.fault != "padding":
             mask = mask & ~key_padding_mask[:, None, None]
         out = right(q, k, v, mask)
+        if self.fault == "softmax":
+            out = scored(q, k).softmax(-2) @ v
         if self.fault == "dropout":
             out = F.dropout(out, 0.1)
         if self.fault == "batch":
@@ -197,6 +199,7 @@ FAULTS = {
     "NaN in a dead row": (dead, "dead row", "NaN"),
     "a module feels the next token": (Layer("diagonal"), "later tokens", "next token"),
     "a module ignores padding": (Layer("padding"), "mask", "it is ignored"),
+    "a module's softmax over queries": (Layer("softmax"), "rows", "over queries they sum to 1"),
     "a module drops": (Layer("dropout"), "repeatable", "dropout"),
     "a module mixes sequences": (Layer("batch"), "sequences", "sequences are mixed"),
 }
