@@ -16,7 +16,7 @@ from core.attention import ConfigError, register
 from core.entries import Entry
 from core.runs.runs import create_run
 from core.training import RunConfig
-from tests.pages.app import html_text, open_at, page_text
+from tests.pages.app import html_text, open_at, page_text, set_control
 from tests.training.small import small_run
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -290,6 +290,26 @@ def test_a_score_that_fails_later_is_left_out(worked):
     assert "score = from_table failed. test_plugins.py, line" in page_text(app)
     assert "OSError: the table is gone. It is left out." in page_text(app)
     assert "From a table (plug-in)</th>" not in html_text(app)
+
+
+def test_all_mechanisms_says_what_check_finds(worked, monkeypatch):
+    with pytest.warns(RuntimeWarning, match="score = by_d was added. At head sizes"):
+        exec(
+            MECHANISM.format(key="by_d", needs="").replace("q @ k.mT", "q @ k.mT / q.shape[-1]"), {}
+        )
+    monkeypatch.delitem(
+        sys.modules, "pages.mechanisms", raising=False
+    )  # its lists are of its import
+    link = {"axis": "Scores", "score": "by_d (plug-in) · 2026"}
+    app = open_at("mechanisms", "mechanisms:", **link)
+    assert not app.exception
+    text = page_text(app)
+    assert "## Is it right?" in text and "0.25 and 0.0625 times as far as q·k / √D" in text
+    assert "They agree up to k, then q·k differ by up to" in text and "0.25 times ours" in text
+    app = set_control("mechanisms:", app, "selectbox", "beside", "cosine")
+    assert not app.exception and "0.25 times ours" not in page_text(app)
+    monkeypatch.delitem(sys.modules, "pages.mechanisms")
+    assert "Is it right?" not in page_text(open_at("mechanisms", "mechanisms:", axis="Scores"))
 
 
 def test_all_three_are_drawn_together(worked):

@@ -35,6 +35,7 @@ PARTS = 4, 1, 1, 3  # of T tokens, one after another with a cache
 KEYS_HIDDEN = "key_padding_mask", "src_key_padding_mask", "padding_mask"  # True = hidden
 MASKS = (*KEYS_HIDDEN, "key_mask", "mask", "attn_mask", "attention_mask", "src_mask")
 CAUSAL = ("is_causal", "causal")
+NO_MASK = f"it takes none of {', '.join(MASKS)}"
 EXPECTED = (
     "f(q, k, v, …) to (B, H, T, D), an nn.Module of x (B, T, C), score_mod(score, b, h, q_idx, kv_idx), "
     "mask_mod(b, h, q_idx, kv_idx), f(module, query, key, value, attention_mask, …) as AttentionInterface takes it, or "
@@ -628,7 +629,12 @@ def _later(subject: Subject, causal: bool | None) -> Iterator[Finding]:
                 "warning",
                 "No later token is felt, though causal = False.",
             ),
-            (not seen[ahead > 0].any(), name, "property", "It is causal: no later token is felt."),
+            (
+                not seen[ahead > 0].any(),
+                name,
+                "property",
+                f"{'With its flag for it' if flag else 'As it is'} it is causal: no later token is felt.",
+            ),
             (
                 not seen[ahead < 0].any(),
                 name,
@@ -679,7 +685,7 @@ def _fitting(subject: Subject) -> tuple[Form, ...]:
 
 
 def _mask(subject: Subject, causal: bool | None) -> Iterator[Finding]:
-    refuse_if(not subject.forms, f"it takes no mask by a name that is known: {', '.join(MASKS)}")
+    refuse_if(not subject.forms, NO_MASK)
     seen = _visible()
     rows, off = seen[0], ~torch.eye(T, dtype=torch.bool)
     whole, masked = subject.map(), subject.map(seen)
@@ -727,7 +733,7 @@ def _mask(subject: Subject, causal: bool | None) -> Iterator[Finding]:
 
 
 def _dead(subject: Subject, causal: bool | None) -> Iterator[Finding]:
-    refuse_if(not subject.forms, f"it takes no mask by a name that is known: {', '.join(MASKS)}")
+    refuse_if(not subject.forms, NO_MASK)
     with torch.no_grad():
         out = subject(*subject.draw(), mask=torch.zeros(T, T, dtype=torch.bool))
     text = "A query that sees no key gives NaN, which reaches the loss of its whole batch; 0 would be right."
