@@ -31,10 +31,13 @@ from core.attention.config import needs
 from core.attention.cost import attention_cost, parameters, race, recorded_cost
 from core.attention.normalizers import Softmax
 from core.attention.positions.relative import alibi_slopes
+from core.attention.positions.rotary import Rotary
 from core.attention.projections.combined import Convolved
 from core.attention.projections.multi_head import MultiHead
 from core.attention.register import _read_in_parts
-from dashboard.draw.formats import operations
+from core.studies.efficient import Growth
+from dashboard.draw.efficient import draw_rows, lines_of, power
+from dashboard.draw.formats import byte_size, operations
 from tests.attention.drawing import plain, read_in_parts
 from tests.cases import each
 from tests.oracles.agreement import put
@@ -489,8 +492,53 @@ def test_a_missing_cost_is_unknown(axes):
     assert operations(attention_cost(config, 5, 7).flops) == "unknown"
     exactly = config.with_(kernel="exact")
     assert recorded_cost(config, 5, 7).bytes > recorded_cost(exactly, 5, 7).bytes > 0
+    unknown = (math.nan, math.nan)
+    one = Growth("exact", (8, 16), (1e-3, 2e-3), (10, 20), unknown, unknown, 0.0)
+    for unit in ("ms", "MB"):
+        rows = draw_rows(lines_of([one], unit, 1.0), byte_size, 1.0)
+        assert {row["kind"] for row in rows} == {"measured", "label"}
+    assert power(one.power(one.closed_flops)) == byte_size(math.nan) == "unknown"
     *_, last = race({"mine": config}, (8, 16), rounds=1)
     assert last.fraction == 1.0 and last.points[0].seconds > 0
+
+
+class TwoRules(Rotary):
+    """RoPE whose keys have their pairs of numbers elsewhere than queries."""
+
+    def rotate_keys(self, x, offset=0, length=None):
+        order = torch.arange(x.shape[-1]).view(-1, 2).mT.flatten()
+        return self.rotate(x[..., order], offset, length)[..., order.argsort()]
+
+
+class AlongQueries(nn.Module):
+    """A kernel whose softmax is over the queries."""
+
+    def forward(self, inputs):
+        weights = (inputs.q @ inputs.k.mT * inputs.score.scale).softmax(-2)
+        out = weights @ inputs.v
+        return Steps(inputs.q, inputs.k, inputs.v, 1.0, None, None, out, weights=weights)
+
+
+@each(
+    ("axis", "build", "words"),
+    [
+        ("score", lambda config: lambda q, k: q @ k.mT, "not divided by √D"),
+        ("mask", lambda config, parts: lambda i, j: j > i, "the causal mask is inverted"),
+        ("mask", lambda config, parts: lambda i, j: j <= i + 1, "next token, .* is 1; take 0"),
+        ("mask", lambda config, parts: lambda i, j: j < i, "diagonal of the causal mask is −1"),
+        ("position", lambda config: lambda i, j: 0.1 * (i - j).abs(), "its sign is wrong"),
+        (
+            "position",
+            lambda config: TwoRules(config.qk_dim, 1e4, "halves"),
+            "rotation depends on the place itself",
+        ),
+        ("kernel", lambda config: AlongQueries(), "softmax is over the wrong dimension"),
+    ],
+)
+def test_no_common_fault_registers_in_silence(axes, axis, build, words):
+    enters = {"position": "q, k" if "rotation" in words else "scores"}.get(axis, "")
+    with pytest.warns(RuntimeWarning, match=f"{axis} = variant was added. .*{words}"):
+        register(axis, made(build=build, enters=enters), replace=True)
 
 
 def test_a_registration_says_what_check_finds(axes):
