@@ -417,7 +417,7 @@ def write_wandb(run: Run, folder: Path) -> Path:
 def settings_of(run: Run) -> dict[str, Any]:
     """The settings of a run, also of a fine-tuned one, without the data in them."""
     metadata = run.metadata()
-    settings = metadata.get("config") or metadata.get("finetune")
+    settings = metadata.get("config") or metadata.get("finetune") or metadata.get("watched")
     return _without_data(settings) if isinstance(settings, dict) else {}
 
 

@@ -83,9 +83,10 @@ class RunFolder:
 
     @property
     def job(self) -> str:
-        """What a worker does with it: one of JOBS, of which "config" is to train a model."""
+        """What a worker does with it: one of JOBS, of which "config" is to train a model. "watched": a training that
+        runs elsewhere, which is nobody's work here."""
         metadata = self.metadata()
-        return next((name for name in JOBS if name in metadata), "config")
+        return next((name for name in ("watched", *JOBS) if name in metadata), "config")
 
     def create(self, **data: object) -> None:
         """Make the folder with its run.json, which holds these values, None left out, and the time."""

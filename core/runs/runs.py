@@ -43,7 +43,7 @@ from core.tasks import Task, make_task, reading
 from core.training import Record, RunConfig, Session, load_weights
 
 METRICS = "metrics.jsonl"
-STEP = re.compile(r"[0-9]{6}")
+STEP = re.compile(r"[0-9]{6,9}")
 LISTED = 200  # runs among which a menu chooses
 CHECKSUM = "crc32"  # among the texts of a checkpoint
 CHECKPOINTS = 10  # of a run, the last one among them

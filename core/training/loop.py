@@ -528,12 +528,17 @@ def gradient_norms(session: Session) -> dict[str, float]:
 
     Those of the checkpoint where a session was restored and has made no step.
     """
+    return norms_by_part(session.model) or session.gradients
+
+
+def norms_by_part(model: torch.nn.Module) -> dict[str, float]:
+    """The norm of the gradient that each part of a model has; without the parts that have none."""
     gradients = {
         name: [weight.grad for weight in weights if weight.grad is not None]
-        for name, weights in parts_of(session.model).items()
+        for name, weights in parts_of(model).items()
     }
     return {
         name: float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(part))))
         for name, part in gradients.items()
         if part
-    } or session.gradients
+    }

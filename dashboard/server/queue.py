@@ -84,7 +84,11 @@ def queue() -> tuple[list[Run], list[Run]]:
     earlier ones: the whole order where this is no public copy, as all are one person.
     """
     states = [(run, run.status()) for run in unfinished_runs()]
-    busy = [run for run, status in states if not status.ended and status.state != "queued"]
+    busy = [
+        run
+        for run, status in states
+        if not (status.ended or status.state == "queued" or run.job == "watched")
+    ]
     turns: Counter[str] = Counter(owner(run) for run in busy)
     order: list[tuple[int, float, Run]] = []
     for run, at in sorted(
@@ -420,6 +424,8 @@ def _still_busy(run: Run) -> bool:
     if status.ended or status.state == "queued":
         return False
     if run.alive():
+        if run.job == "watched":  # a process of its own, which takes no worker and is never ended
+            return False
         if is_over(run, status) and not run.stop_request():
             run.request_stop("pause")  # what cannot pause stops; either can be continued
         if run.stop_age() > STOP_SECONDS and status.pid:
@@ -439,8 +445,9 @@ def _end(run: Run) -> None:
     """Write how a worker ended without a word. Where the disk is full, the next tick does, with what was known first."""
     with suppress(OSError):  # deleted meanwhile, or the disk is full
         message = _ends.setdefault(run, end_message(run))
+        usual = "stopped" if run.job == "watched" else "failed"
         run.set_status(
-            {"stop": "stopped", "pause": "paused"}.get(run.stop_request(), "failed"), message
+            {"stop": "stopped", "pause": "paused"}.get(run.stop_request(), usual), message
         )
         del _ends[run]
 
@@ -499,6 +506,8 @@ def end_message(run: Run) -> str:
     saved = f"everything up to {reached[0]} is saved" if reached else "nothing was measured yet"
     if run.stop_request():
         return f"Stopped; {saved}."
+    if run.job == "watched":
+        return f"Its process ended without closing its watcher; {saved}."
     if memory.out_of_memory_kills() > _kills.pop(run, float("inf")):
         return (
             "The machine's memory ran out, and the system ended the worker. Take a smaller model or batch, or end "

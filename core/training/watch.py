@@ -1,0 +1,384 @@
+"""Watch a training that runs elsewhere: any PyTorch model, in a loop of anybody's, in three lines.
+
+    watcher = watch(model)
+    for batch in data:
+        ...  # loss.backward(); optimizer.step()
+        watcher.step(loss)
+    watcher.close()
+
+Loss, gradient norms and attention go into a run's folder, which Runs and Compare runs show while it trains. The run has
+no checkpoint: the model stays theirs.
+
+Nothing of theirs is changed. The maps are read in a further forward pass in eval mode and without gradients, after which
+generators and training flags are as before. Whatever goes wrong in it ends that part of the watching, with a warning.
+"""
+
+import inspect
+import io
+import math
+import random
+import time
+import warnings
+import zlib
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import msgspec
+import numpy as np
+import torch
+from torch import Tensor, distributed, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from core.entries import refuse_if
+from core.files import runs_folder, sentence_of
+from core.interpret.trace import Kind
+from core.pretrained.module_reader import read_module
+from core.runs.machine import record_machine
+from core.runs.runs import LONGEST_NAME, Run, new_id
+from core.serialization import read
+from core.training.evaluate import Record
+from core.training.loop import norms_by_part
+
+if TYPE_CHECKING:
+    from lightning.pytorch import Callback
+    from transformers import TrainerCallback
+
+MAX_WEIGHTS = 2**20  # numbers of the maps saved at one step: 2 MB
+MAX_FRAMES = 100  # steps with maps; at more every second one goes, and maps are saved half as often
+LONGEST_NOTE = 500  # characters
+
+
+@dataclass(frozen=True)
+class MapGroup:
+    """Maps of one kind and size: their modules, heads and tokens. That of index i is "i:kind" in each frame, (layers,
+    heads, rows, columns)."""
+
+    kind: Kind
+    layers: tuple[str, ...]
+    heads: tuple[int, ...]
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+
+    @property
+    def label(self) -> str:
+        size = f"{len(self.rows)} × {len(self.columns)}"
+        return f"{len(self.layers)} × {len(self.heads)} {self.kind} maps, {size}"
+
+
+@dataclass(frozen=True)
+class WatchedModel:
+    """What run.json says of a watched run: the model's class and parameters, the steps between two records, the maps of
+    a frame, a checksum of the inputs that they are of ("" without any), and what is not watched, in sentences."""
+
+    model: str
+    parameters: int
+    every: int
+    inputs: str = ""
+    groups: tuple[MapGroup, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, run: Run) -> Self:
+        """That of a run; ConfigError where its file does not describe one."""
+        return read(run.metadata().get("watched"), cls, "A watched run")
+
+    def to_json(self) -> dict[str, Any]:
+        """What is known of its settings."""
+        return {"model": self.model, "parameters": self.parameters}
+
+
+def watch(
+    model: nn.Module,
+    every: int = 100,
+    folder: Path | str | None = None,
+    inputs: Tensor | Sequence[Any] | Mapping[str, Any] | None = None,
+    heads: Sequence[int] | None = None,
+    *,
+    tokens: Sequence[str] = (),
+    name: str = "",
+) -> "Watcher":
+    """Begin to watch a training; a record at the first step and at every `every`-th.
+
+    `folder` is that of the runs, by default the lab's own. The maps are of `inputs`, `model(*inputs)` or
+    `model(**inputs)`, by default those of the first forward pass from here on; of the batch the first sequence is read.
+    `heads` are those of each layer, by default as many as fit into MAX_WEIGHTS. `tokens` name the rows and columns, and
+    `name` the run. Of several processes the first one watches. ConfigError for what is no module, or every < 1.
+    """
+    refuse_if(
+        not isinstance(model, nn.Module),
+        f"watch takes the model, a torch.nn.Module, not {type(model).__name__}: watch(model).",
+    )
+    refuse_if(every < 1, f"every = {every}; records need at least 1 step between them.")
+    return Watcher(model, every, Path(folder or runs_folder()), inputs, heads, tokens, name)
+
+
+class Watcher:
+    """A training that is watched: `step` after each step of the optimizer, then `close`; or a `with` block.
+
+    `run` is its folder.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        every: int,
+        folder: Path,
+        inputs: Any,
+        heads: Sequence[int] | None,
+        tokens: Sequence[str],
+        name: str,
+    ) -> None:
+        parallel = isinstance(model, nn.DataParallel | DistributedDataParallel)
+        self.model = model.module if parallel else model
+        self.run, self.steps = Run(folder / new_id()), 0
+        self._inputs, self._heads, self._tokens = _copied(inputs), heads, tokens
+        self._every = self._maps_every = every
+        self._loss: Any = 0.0
+        self._losses, self._last = 0, Record(0, elapsed=-1.0)
+        self._began, self._own = time.perf_counter(), 0.0  # seconds of them that records took
+        kind = type(getattr(self.model, "_orig_mod", self.model))  # of a compiled model
+        parameters = sum(weight.numel() for weight in self.model.parameters())
+        self._data = WatchedModel(kind.__name__, parameters, every)
+        several = distributed.is_available() and distributed.is_initialized()
+        self._off = {"run"} if several and distributed.get_rank() else set[str]()
+        self._lock, self._hook = self.run.lock(), None
+        if self._off:
+            return
+        with self._guarded("run"):
+            for part in ("frames", "checkpoints"):
+                (self.run.path / part).mkdir(parents=True, exist_ok=True)
+            self._lock.acquire(timeout=1.0)
+            data = msgspec.to_builtins(self._data)
+            self.run.create(watched=data, name=name[:LONGEST_NAME] or None)
+            # without the number of this process: by it a server ends a worker that does not stop
+            self.run.set_status("running")
+            record_machine(self.run, self._device)
+        if several and distributed.get_world_size() > 1 and not parallel:
+            # a forward pass of a split model waits for the other processes
+            self._end("maps", "Several processes train this model, so that no maps are read.")
+        if inputs is not None:
+            self.record()
+        else:
+            self._hook = self.model.register_forward_pre_hook(self._see, with_kwargs=True)
+
+    @property
+    def _device(self) -> str:
+        return next((str(weight.device) for weight in self.model.parameters()), "cpu")
+
+    def step(self, loss: Tensor | float | None = None) -> None:
+        """A step of the optimizer is done, and its gradients are still there: before `zero_grad`.
+
+        A record has the mean of the losses since the one before, and the norms of this step's gradients.
+        """
+        self.steps += 1
+        if loss is not None and "run" not in self._off:
+            with self._guarded("run"):
+                value = loss.detach().float().mean() if isinstance(loss, Tensor) else float(loss)
+                self._loss, self._losses = self._loss + value, self._losses + 1
+        if self.steps % self._every == 0 or self.steps == 1:
+            self.record()
+
+    def record(
+        self, loss: float | None = None, validation: float | None = None, rate: float | None = None
+    ) -> None:
+        """Record this step now, with a training loss, a validation loss or a learning rate that the loop knows."""
+        if "run" in self._off:
+            return
+        before, maps = time.perf_counter(), dict[str, np.ndarray]()
+        with self._guarded("run"):
+            figures: dict[str, Any] = {"train_loss": loss, "loss": validation, "rate": rate}
+            if loss is None and self._losses:
+                figures["train_loss"] = float(self._loss) / self._losses
+            self._loss, self._losses, last = 0.0, 0, self._last
+            if last.step != self.steps or last.elapsed < 0:  # the first record of this step
+                norms = norms_by_part(self.model)
+                last = Record(self.steps, gradients=norms)
+                figures["gradient"] = math.hypot(*norms.values()) if norms else None
+                due = self.steps % self._maps_every == 0 or not self._data.groups
+                if due and "maps" not in self._off:
+                    with self._guarded("maps"):
+                        maps = self._maps()
+            measured = {name: value for name, value in figures.items() if value is not None}
+            trained = max(0.0, before - self._began - self._own)
+            elapsed = time.perf_counter() - self._began
+            self._last = replace(
+                last, **measured, elapsed=elapsed, train_seconds=trained, maps=maps
+            )
+            self.run.append(self._last)
+        self._own += time.perf_counter() - before
+
+    def close(self, state: str = "finished", message: str = "") -> None:
+        """End the watching: its last steps are recorded, the model has no hook of it, and the run stays."""
+        if self._losses:
+            self.record()
+        self._unhook()
+        if "run" not in self._off:
+            self._off.add("run")
+            with suppress(Exception):  # such as of a folder that is gone
+                self.run.set_status(state, message or f"Watched for {self.steps:,} steps.")
+        self._lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if error is None:
+            return self.close()
+        state = "failed" if isinstance(error, Exception) else "stopped"
+        ending = f"Ended at step {self.steps:,}: {type(error).__name__} {error}"
+        return self.close(state, ending[:LONGEST_NOTE])
+
+    def _see(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Copy the inputs of the first forward pass, and leave the model."""
+        if torch.compiler.is_compiling():  # no trace of theirs has our code
+            return
+        self._unhook()
+        with self._guarded("maps"):
+            names = inspect.signature(module.forward).parameters
+            self._inputs = _copied(
+                dict(zip(names, args, strict=False)) | kwargs if kwargs else args
+            )
+
+    def _unhook(self) -> None:
+        if self._hook is not None:
+            self._hook.remove()
+
+    def _maps(self) -> dict[str, np.ndarray]:
+        """The maps of this step by group; the first time run.json says what they are, and what is not read."""
+        refuse_if(self._inputs is None, "no forward pass was seen; give watch(model, inputs=…)")
+        cuda = {one.device.index for one in self.model.parameters() if one.device.type == "cuda"}
+        python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
+        try:
+            with torch.random.fork_rng(devices=sorted(cuda)):
+                inputs = _copied(self._inputs, self._device)
+                reading = read_module(self.model, inputs, heads=self._heads)
+        finally:
+            random.setstate(python)
+            np.random.set_state(numpy)  # noqa: NPY002
+        trace = reading.trace(self._tokens, self._tokens)
+        missing = [f"{module} is not read: {why}" for module, why in reading.unread.items()]
+        refuse_if(not trace.maps, "; ".join(missing) or "no attention was seen in it")
+        one = sum(each.weights[0].size for each in trace.maps)  # of one head of each layer
+        most, stride = max(1, MAX_WEIGHTS // one), -(-one // MAX_WEIGHTS)
+        if stride > 1 or any(len(call.heads) > most for call in reading.calls):
+            missing.append(
+                f"Saved are the maps of at most {most} heads of every {stride}. layer, as many as fit; choose heads=, "
+                "or give shorter inputs=."
+            )
+        groups = defaultdict[tuple[Any, ...], dict[str, np.ndarray]](dict)
+        for call, each in zip(reading.calls[::stride], trace.maps[::stride], strict=True):
+            layers = groups[each.kind, call.heads[:most], each.queries, each.keys]
+            path = call.name or self._data.model
+            layers[f"{path} ({len(layers) + 1})" if path in layers else path] = each.weights[:most]
+        if not self._data.groups:
+            saved = io.BytesIO()
+            torch.save(self._inputs, saved)
+            digest = f"{zlib.crc32(saved.getvalue()):08x}"
+            self._describe(inputs=digest, notes=(*self._data.notes, *missing))
+        named = [MapGroup(kind, tuple(of), *more) for (kind, *more), of in groups.items()]
+        self._describe(groups=tuple(named))
+        frames = self.run.frame_steps()
+        if len(frames) >= MAX_FRAMES:
+            self._maps_every *= 2
+            for step in frames[1::2]:
+                self.run.frame_path(step).unlink()
+        return {
+            f"{at}:{group.kind}": np.stack([*of.values()])
+            for at, (group, of) in enumerate(zip(named, groups.values(), strict=True))
+        }
+
+    def _describe(self, **changes: Any) -> None:
+        if (data := replace(self._data, **changes)) != self._data:
+            self._data = data
+            self.run.update_metadata(watched=msgspec.to_builtins(data))
+
+    @contextmanager
+    def _guarded(self, part: str) -> Iterator[None]:
+        """Whatever goes wrong inside ends this part of the watching, and never their training."""
+        try:
+            yield
+        except Exception as error:
+            self._end(part, f"The {part} of this training are not watched: {sentence_of(error)}")
+
+    def _end(self, part: str, why: str) -> None:
+        self._off.add(part)
+        with suppress(Exception):  # of a folder that is gone; and warnings may be set to be raised
+            self._describe(notes=(*self._data.notes, why[:LONGEST_NOTE]))
+            if part == "run":
+                self.run.set_status("failed", why[:LONGEST_NOTE])
+        with suppress(Warning):
+            warnings.warn(f"attention-lab: {why}", RuntimeWarning, stacklevel=2)
+
+
+def _copied(value: Any, device: str | None = None) -> Any:
+    """Inputs of a model without their graph, so that nobody changes them; on that device."""
+    if isinstance(value, Tensor):
+        return value.detach().to(device, copy=True)
+    if isinstance(value, Mapping):
+        return {name: _copied(one, device) for name, one in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_copied(one, device) for one in value)
+    return value
+
+
+def WatchCallback(every: int = 100, **options: Any) -> "TrainerCallback":
+    """`watch` for transformers' Trainer: `Trainer(…, callbacks=[WatchCallback()])`, with the options of `watch`.
+
+    The losses and the learning rate are those that it logs (`logging_steps`).
+    """
+    from transformers import TrainerCallback
+
+    class Watching(TrainerCallback):
+        def on_train_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+            self.watcher = watch(more["model"], every, **options)
+            self.watcher.steps = state.global_step  # of one that is resumed
+
+        def on_optimizer_step(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+            self.watcher.step()
+
+        def on_log(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+            logs = more["logs"]
+            given = [logs.get(name) for name in ("loss", "eval_loss", "learning_rate")]
+            if given[:2] != [None, None]:
+                self.watcher.record(*given)
+
+        def on_train_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+            self.watcher.close()
+
+    return Watching()
+
+
+def LightningWatch(every: int = 100, **options: Any) -> "Callback":
+    """`watch` for Lightning: `Trainer(callbacks=[LightningWatch()])`, with the options of `watch`.
+
+    `inputs` are those of the module's own `forward`. A metric `val_loss` is the validation loss.
+    """
+    from lightning.pytorch import Callback
+
+    class Watching(Callback):
+        def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+            self.watcher = watch(pl_module, every, **options)
+            self.watcher.steps = trainer.global_step
+
+        def on_train_batch_end(
+            self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
+        ) -> None:
+            if trainer.global_step > self.watcher.steps:  # not while gradients are accumulated
+                self.watcher.step(outputs["loss"] if isinstance(outputs, Mapping) else outputs)
+
+        def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
+            loss = trainer.callback_metrics.get("val_loss")
+            if loss is not None and not trainer.sanity_checking:
+                self.watcher.record(validation=float(loss))
+
+        def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+            self.watcher.close()
+
+        def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+            self.watcher.__exit__(type(exception), exception, None)
+
+    return Watching()

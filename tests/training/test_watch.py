@@ -1,0 +1,389 @@
+"""Watching a training of one's own: what a run's folder then holds, and that nothing of theirs is changed."""
+
+import os
+import random
+import subprocess
+import sys
+import types
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from core.entries import ConfigError
+from core.runs.archive import write_tensorboard
+from core.runs.runs import Run, list_runs
+from core.training import watch as module
+from core.training.watch import LightningWatch, WatchCallback, WatchedModel, Watcher, watch
+from dashboard.server import queue
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Block(nn.Module):
+    """A layer as people write it, with what watching might disturb: dropout, a running mean, numbers from elsewhere."""
+
+    def __init__(self, heads: int = 2, size: int = 8) -> None:
+        super().__init__()
+        self.heads, self.qkv, self.out = heads, nn.Linear(size, 3 * size), nn.Linear(size, size)
+        self.norm, self.drop = nn.BatchNorm1d(size), nn.Dropout(0.2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        q, k, v = (
+            one.unflatten(-1, (self.heads, -1)).mT.mT.transpose(1, 2)
+            for one in self.qkv(x).chunk(3, -1)
+        )
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)
+        noise = random.random() + float(np.random.rand()) + torch.rand(())  # noqa: NPY002
+        return self.norm((x + self.drop(self.out(mixed)) + 1e-3 * noise).mT).mT
+
+
+class Model(nn.Module):
+    def __init__(self, layers: int = 2) -> None:
+        super().__init__()
+        self.embed, self.head = nn.Embedding(12, 8), nn.Linear(8, 12)
+        self.blocks = nn.Sequential(*[Block() for _ in range(layers)])
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.head(self.blocks(self.embed(ids)))
+
+
+def seed() -> None:
+    torch.manual_seed(0)
+    random.seed(0)
+    np.random.seed(0)  # noqa: NPY002
+
+
+def loop(
+    steps: int = 6,
+    begin: Callable[[nn.Module], Watcher] | None = None,
+    model: nn.Module | None = None,
+) -> tuple[nn.Module, list[float], Watcher | None]:
+    """A training of a few steps, watched or not: the model, the losses and the watcher, which is still open."""
+    seed()
+    model = model or Model()
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-2)
+    losses, watcher = [], begin(model) if begin else None
+    for _ in range(steps):
+        ids = torch.randint(12, (3, 5))
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(ids)[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
+        loss.backward()
+        optimizer.step()
+        if watcher is not None:
+            watcher.step(loss)
+        losses.append(loss.item())
+    return model, losses, watcher
+
+
+@pytest.mark.parametrize("inputs", [None, torch.arange(5)[None]], ids=["first batch", "inputs"])
+def test_training_is_the_same_to_the_bit(tmp_path, inputs):
+    plain, losses, _ = loop()
+    states = torch.get_rng_state(), random.getstate(), np.random.rand()  # noqa: NPY002
+    watched, same, watcher = loop(begin=lambda model: watch(model, 2, tmp_path, inputs))
+    assert same == losses
+    assert torch.equal(torch.get_rng_state(), states[0])
+    assert (random.getstate(), np.random.rand()) == states[1:]  # noqa: NPY002
+    for (name, one), (_, other) in zip(
+        plain.state_dict().items(), watched.state_dict().items(), strict=True
+    ):
+        assert torch.equal(one, other), name
+    for one, other in zip(plain.parameters(), watched.parameters(), strict=True):
+        assert torch.equal(one.grad, other.grad)
+    assert all(part.training for part in watched.modules())
+    watcher.close()
+    assert watcher.run.frame_steps() == ([0, 2, 4, 6] if inputs is not None else [1, 2, 4, 6])
+
+
+def test_no_hook_is_left(tmp_path):
+    model = Model()
+    for begin in (
+        lambda: watch(model, 1, tmp_path),
+        lambda: watch(model, 1, tmp_path, torch.ones(1, 3).long()),
+    ):
+        with begin():  # of a loop that ends before its first step
+            pass
+        model(torch.ones(1, 3).long())
+    assert not any(part._forward_pre_hooks or part._forward_hooks for part in model.modules())
+
+
+def test_records_are_what_the_loop_had(tmp_path):
+    model, losses, watcher = loop(7, lambda model: watch(model, 3, tmp_path, name="mine"))
+    watcher.close()
+    run = list_runs(tmp_path)[0]
+    assert run.path == watcher.run.path and run.name == "mine" and run.job == "watched"
+    records = run.records()
+    assert [record.step for record in records] == [1, 3, 6, 7]
+    for record, part in zip(
+        records, (losses[:1], losses[1:3], losses[3:6], losses[6:]), strict=True
+    ):
+        assert record.train_loss == pytest.approx(np.mean(part), rel=1e-4)
+    norm = nn.utils.get_total_norm([one.grad for one in model.parameters()])
+    assert records[-1].gradient == pytest.approx(float(norm), rel=1e-4)
+    parts = [one.grad for one in model.blocks[0].parameters()]
+    assert records[-1].gradients["blocks.0"] == pytest.approx(
+        float(nn.utils.get_total_norm(parts)), rel=1e-4
+    )
+    assert run.status().state == "finished" and not run.alive()
+    data = WatchedModel.of(run)
+    assert (data.model, data.every) == ("Model", 3)
+    assert data.parameters == sum(one.numel() for one in model.parameters())
+
+
+def test_maps_are_the_models_own(tmp_path):
+    ids = torch.tensor([[3, 1, 4, 1]])
+    names = ["a", "b", "c", "d"]
+    model, _, watcher = loop(4, lambda model: watch(model, 4, tmp_path, {"ids": ids}, tokens=names))
+    watcher.close()
+    group = WatchedModel.of(watcher.run).groups[0]
+    assert group == module.MapGroup(
+        "causal", ("blocks.0", "blocks.1"), (0, 1), tuple(names), tuple(names)
+    )
+    q, k, _ = model.blocks[0].qkv(model.embed(ids)).unflatten(-1, (3, 2, 4)).unbind(2)
+    scores = torch.einsum("bthd,bshd->bhts", q, k) / 2
+    expected = scores.masked_fill(torch.ones(4, 4).triu(1).bool(), -torch.inf).softmax(-1)
+    saved = watcher.run.frame(4)["0:causal"]
+    assert saved.shape == (2, 2, 4, 4)
+    assert saved[0] == pytest.approx(expected[0].detach().numpy(), abs=1e-3)  # saved as float16
+
+
+def test_maps_of_other_sizes_are_groups_of_their_own(tmp_path):
+    model = nn.Sequential(nn.Embedding(12, 8), Block(2), Block(4), Block(4))
+    with watch(model, 1, tmp_path, torch.arange(5)[None]) as watcher:
+        pass
+    groups = WatchedModel.of(watcher.run).groups
+    assert [(group.layers, len(group.heads)) for group in groups] == [(("1",), 2), (("2", "3"), 4)]
+    assert {key: maps.shape for key, maps in watcher.run.frame(0).items()} == {
+        "0:causal": (1, 2, 5, 5),
+        "1:causal": (2, 4, 5, 5),
+    }
+
+
+def test_chosen_heads_and_as_many_as_fit(tmp_path, monkeypatch):
+    ids = torch.arange(5)[None]
+    with watch(Model(), 1, tmp_path, ids, heads=[1]) as watcher:
+        pass
+    assert WatchedModel.of(watcher.run).groups[0].heads == (1,)
+    monkeypatch.setattr(module, "MAX_WEIGHTS", 2 * 5 * 5)
+    with watch(Model(4), 1, tmp_path, ids) as watcher:
+        pass
+    data = WatchedModel.of(watcher.run)
+    assert data.groups[0].layers == ("blocks.0", "blocks.2") and data.groups[0].heads == (0,)
+    assert "1 head" in data.notes[0] and "heads=" in data.notes[0]
+
+
+def test_frames_stay_few(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "MAX_FRAMES", 4)
+    _, _, watcher = loop(20, lambda model: watch(model, 1, tmp_path))
+    watcher.close()
+    assert watcher.run.frame_steps() == [1, 8, 16]
+    assert len(watcher.run.records()) == 20
+
+
+FAULTS: dict[str, Callable[[pytest.MonkeyPatch, Path], object]] = {
+    "reading": lambda patch, path: patch.setattr(module, "read_module", raising),
+    "folder": lambda patch, path: path.chmod(0o500) or patch.setattr(Run, "create", raising),
+    "disk": lambda patch, path: patch.setattr(Run, "append", raising),
+    "gradients": lambda patch, path: patch.setattr(module, "norms_by_part", raising),
+}
+
+
+def raising(*args: object, **more: object) -> Any:
+    raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("action", ["default", "error"])  # of warnings
+def test_error_of_ours_never_stops_theirs(tmp_path, monkeypatch, fault, action):
+    _, losses, _ = loop()
+    FAULTS[fault](monkeypatch, tmp_path)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter(action)
+        _, same, watcher = loop(begin=lambda model: watch(model, 2, tmp_path))
+        watcher.close()
+    tmp_path.chmod(0o700)
+    assert same == losses
+    assert len(told) == (action == "default")  # once
+    if fault == "reading":  # the curves go on
+        assert [record.step for record in watcher.run.records()] == [1, 2, 4, 6]
+        assert "disk" in WatchedModel.of(watcher.run).notes[0]
+    elif fault != "folder":
+        assert watcher.run.status().state == "failed"
+
+
+def test_deleted_folder_ends_the_watching_alone(tmp_path):
+    def begin(model: nn.Module) -> Watcher:
+        watcher = watch(model, 2, tmp_path)
+        for path in sorted(watcher.run.path.rglob("*"), reverse=True):
+            path.rmdir() if path.is_dir() else path.unlink()
+        watcher.run.path.rmdir()
+        return watcher
+
+    with pytest.warns(RuntimeWarning, match="deleted"):
+        _, losses, watcher = loop(begin=begin)
+    watcher.close()
+    assert len(losses) == 6 and not watcher.run.path.exists()
+
+
+@pytest.mark.parametrize(
+    "model, why",
+    [
+        (nn.Sequential(nn.Embedding(12, 8), nn.Linear(8, 12)), "no attention"),
+        (nn.Sequential(nn.Embedding(12, 8), nn.RNN(8, 8)), "no attention"),
+    ],
+)
+def test_what_has_no_maps_says_so(tmp_path, model, why):
+    with pytest.warns(RuntimeWarning, match=why), watch(model, 1, tmp_path) as watcher:
+        model(torch.ones(1, 3).long())
+        watcher.step(1.0)
+    assert why in WatchedModel.of(watcher.run).notes[0]
+    assert watcher.run.records()[0].train_loss == 1.0
+
+
+def test_what_cannot_be_watched_is_refused():
+    with pytest.raises(ConfigError, match=r"takes the model, a torch\.nn\.Module, not int"):
+        watch(3)
+    with pytest.raises(ConfigError, match="every = 0"):
+        watch(Model(), every=0)
+
+
+def test_end_of_a_block_tells_the_error(tmp_path):
+    with pytest.raises(ZeroDivisionError), watch(Model(), folder=tmp_path) as watcher:
+        watcher.step(1 / 0)
+    status = watcher.run.status()
+    assert status.state == "failed" and "ZeroDivisionError" in status.message
+    with pytest.raises(KeyboardInterrupt), watch(Model(), folder=tmp_path) as watcher:
+        raise KeyboardInterrupt
+    assert watcher.run.status().state == "stopped"
+
+
+def test_validation_joins_the_record_of_its_step(tmp_path):
+    _, _, watcher = loop(2, lambda model: watch(model, 2, tmp_path))
+    watcher.record(validation=2.5, rate=0.1)
+    watcher.close()
+    last = watcher.run.records()[-1]
+    assert (last.step, last.loss, last.rate) == (2, 2.5, 0.1)
+    assert last.train_loss is not None and last.gradient is not None
+    assert write_tensorboard(watcher.run, tmp_path / "events").exists()
+
+
+KILLED = """
+import sys, time, torch
+from core.training.watch import watch
+layer = torch.nn.MultiheadAttention(8, 2)
+x = torch.ones(1, 5, 8)
+watcher = watch(layer, 2, inputs=(x, x, x))
+for _ in range(4):
+    watcher.step(layer(x, x, x)[0].sum())
+print(watcher.run.id, flush=True)
+time.sleep(600)
+"""
+
+
+def test_killed_process_leaves_a_readable_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path))
+    command = [sys.executable, "-c", KILLED]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, encoding="utf-8") as process:
+        run = Run(tmp_path / process.stdout.readline().strip())
+        queue.tick()
+        assert run.alive() and run.status().state == "running"
+        process.kill()
+    assert [record.step for record in run.records()] == [0, 1, 2, 4]
+    assert run.frame_steps() == [0, 2, 4] and run.frame(4)
+    queue.tick()
+    status = run.status()
+    assert status.state == "stopped"
+    assert "without closing its watcher" in status.message and "step 4" in status.message
+
+
+def test_server_leaves_a_live_one_alone(tmp_path, monkeypatch):
+    monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path))
+    monkeypatch.setattr(os, "kill", lambda *args: pytest.fail("it was ended"))
+    monkeypatch.setattr(queue, "STOP_SECONDS", -1.0)
+    with watch(Model()) as watcher:
+        watcher.run.request_stop()
+        queue.tick()
+        assert queue.queue() == ([], [])  # it takes no worker
+        assert watcher.run.status().state == "running" and watcher.run.status().pid is None
+
+
+def test_other_processes_of_a_training_write_nothing(tmp_path, monkeypatch):
+    spread = types.SimpleNamespace(
+        is_available=lambda: True, is_initialized=lambda: True, get_rank=lambda: 1,
+        get_world_size=lambda: 2,
+    )  # fmt: skip
+    monkeypatch.setattr(module, "distributed", spread)
+    _, _, watcher = loop(begin=lambda model: watch(model, 2, tmp_path))
+    watcher.close()
+    assert not [*tmp_path.iterdir()]
+    spread.get_rank = lambda: 0
+    with pytest.warns(RuntimeWarning, match="Several processes"):
+        _, _, watcher = loop(begin=lambda model: watch(model, 2, tmp_path))
+    watcher.close()
+    assert watcher.run.records() and not watcher.run.frame_steps()
+
+
+def test_trainer_is_watched(tmp_path):
+    from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
+
+    torch.manual_seed(0)
+    model = GPT2LMHeadModel(GPT2Config(vocab_size=12, n_positions=8, n_embd=8, n_layer=2, n_head=2))
+    rows = [{"input_ids": [1, 2, 3, 4], "labels": [1, 2, 3, 4]} for _ in range(16)]
+    args = TrainingArguments(
+        str(tmp_path / "out"), per_device_train_batch_size=2, max_steps=6, logging_steps=2, eval_steps=3,
+        eval_strategy="steps", report_to=[], use_cpu=True, disable_tqdm=True, save_strategy="no",
+    )  # fmt: skip
+    Trainer(
+        model, args, train_dataset=rows, eval_dataset=rows[:4],
+        callbacks=[WatchCallback(3, folder=tmp_path / "runs", name="tuned")],
+    ).train()  # fmt: skip
+    run = list_runs(tmp_path / "runs")[0]
+    last = {record.step: record for record in run.records()}
+    assert sorted(last) == [1, 2, 3, 4, 6] and run.status().state == "finished"
+    assert [step for step, one in last.items() if one.train_loss is not None] == [2, 4, 6]
+    assert [step for step, one in last.items() if one.loss is not None] == [3, 6]
+    assert last[6].gradient and last[6].rate is not None
+    assert run.frame_steps() == [1, 3, 6]
+    assert run.frame(3)["0:causal"].shape == (2, 2, 4, 4)
+
+
+def test_lightning_is_watched(tmp_path, monkeypatch):
+    callback: Any = LightningWatchOf(monkeypatch)(2, folder=tmp_path)
+    model, ids = Model(), torch.arange(5)[None]
+    trainer = types.SimpleNamespace(
+        global_step=0, sanity_checking=False, callback_metrics={"val_loss": torch.tensor(1.5)}
+    )
+    callback.on_train_start(trainer, model)
+    for batch in range(8):  # two of which make a step
+        loss = model(ids).square().mean()
+        loss.backward()
+        trainer.global_step = (batch + 1) // 2
+        callback.on_train_batch_end(trainer, model, {"loss": loss.detach()}, ids, batch)
+    callback.on_validation_end(trainer, model)
+    callback.on_train_end(trainer, model)
+    run = list_runs(tmp_path)[0]
+    assert [record.step for record in run.records()] == [1, 2, 4, 4]
+    assert run.records()[-1].loss == 1.5 and run.frame_steps() == [1, 2, 4]
+    with suppress(ZeroDivisionError):
+        callback.on_train_start(trainer, model)
+        callback.on_exception(trainer, model, ZeroDivisionError("x"))
+    assert list_runs(tmp_path)[-1].status().state == "failed"
+
+
+def LightningWatchOf(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """`LightningWatch`, with a stand-in for a Lightning that is not installed."""
+    try:
+        import lightning.pytorch  # noqa: F401
+    except ImportError:
+        package, inside = types.ModuleType("lightning"), types.ModuleType("lightning.pytorch")
+        inside.Callback = object
+        monkeypatch.setitem(sys.modules, "lightning", package)
+        monkeypatch.setitem(sys.modules, "lightning.pytorch", inside)
+    return LightningWatch
