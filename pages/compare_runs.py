@@ -157,7 +157,11 @@ def runs_to_compare(summaries: Sequence[study.RunSummary]) -> tuple[list[study.R
     """The two to four runs of the link, else of the session, else the examples; and a warning about the link."""
     by_id = {item.run.id: item for item in summaries}
     ids, most = Controls.runs.ids, len(LABELS)
-    runs = [by_id[name] for name in ids if name in by_id and by_id[name].config is not None]
+    runs = [
+        by_id[name]
+        for name in ids
+        if name in by_id and (by_id[name].config is not None or by_id[name].watched is not None)
+    ]
     warning = draw.warning(len(ids) - len(runs), len(runs), most)
     while len(runs) < 2:
         examples = (by_id[run.id] for run in lab.EXAMPLE_RUNS if by_id[run.id] not in runs)
@@ -215,7 +219,8 @@ def board(sides: list[study.ComparedRun]) -> None:
             f"No map of {draw.names(others)}: none is saved, or the run learns another task with other examples."
         )
     lab.table(*draw.results_table(sides), caption="Results of each run")
-    draw_settings(sides)
+    if all(side.config is not None for side in sides):
+        draw_settings(sides)
 
 
 def draw_curves(
@@ -288,11 +293,13 @@ def draw_maps(
 
 def draw_difference(maps: study.Maps, step: int) -> np.ndarray:
     left, right = st.columns([0.42, 0.58], gap="medium")
+    ours = all(one.run.config is not None for one in maps.maps)
+    forced = "; the decoder reads the correct target (teacher forcing)" if ours else ""
     with right:
         lab.caption(
-            f"Each map was saved at step {step:,}, or at the last step before it; the decoder reads the correct "
-            "target (teacher forcing). Seconds count training only, on the machine of each run. Each side is one "
-            "run, and results vary with the seed: use a sweep to test a small difference."
+            f"Each map was saved at step {step:,}, or at the last step before it{forced}. Seconds count training "
+            "only, on the machine of each run. Each side is one run, and results vary with the seed: use a sweep to "
+            "test a small difference."
         )
         pair = Controls.draw("pair", into=lab.HERE, maps=maps.maps).pair or (0, 1)
     first, second = (maps.maps[index] for index in pair)

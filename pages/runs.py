@@ -7,20 +7,23 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import streamlit as st
 
 import dashboard.page as lab
 from core.attention import ConfigError
 from core.files import hosted, sentence_of, zip_of
+from core.interpret.trace import AttentionMap, AttentionTrace
 from core.pretrained.finetune_run import result
 from core.runs import archive
 from core.runs.machine import line
 from core.runs.runs import GRACE, LONGEST_NAME, MAX_RUNS, discard, max_disk_bytes, restore
 from core.runs.store import StoreError, bring, copier
-from core.studies.runs import RunSummary, records_of
+from core.studies.runs import RunData, RunSummary, records_of
 from core.tasks import make_task
 from core.training import OPTIMIZERS, SCHEDULES
+from core.training.watch import WatchedModel
 from dashboard.draw import runs as draw
 
 # The controls of Runs: the search, and the selected runs, which are in the link.
@@ -96,6 +99,27 @@ class Controls(lab.Fields, page="runs"):
         hidden=True,
         help="The rule by which gradients change the weights.",
     )
+    data: RunData  # of a watched run
+    model: WatchedModel
+    heads: Sequence[int]
+    layer = lab.Select[tuple[int, int]](
+        "Layer",
+        lambda c: {
+            (at, layer): name
+            for at, group in enumerate(c.model.groups)
+            for layer, name in enumerate(group.layers)
+        },
+        key=lambda c: f"layer:{c.data.run.id}",
+        hidden=True,
+        help="The module whose attention is drawn.",
+    )
+    head = lab.Select[int](
+        "Head",
+        lambda c: {at: f"head {head}" for at, head in enumerate(c.heads)},
+        key=lambda c: f"head:{c.data.run.id}:{c.layer}",
+        hidden=True,
+        help="One head of that layer.",
+    )
     name = lab.Text(
         "Name",
         lambda c: c.item.name if c.item.named else "",
@@ -146,19 +170,23 @@ def rename(item: RunSummary) -> None:
 FINE_TUNED = (
     "This is a fine-tuned pretrained model. Open it on Fine-tune; the model is in the run's folder."
 )
+WATCHED = "This run is watched in a loop of its own: the lab has its numbers and maps, not its settings and weights."
 
 
 def actions(selected: Sequence[RunSummary]) -> None:
     first, count = selected[0], len(selected)
+    elsewhere = FINE_TUNED if first.tuned else WATCHED if first.watched else ""
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         step = lab.step_of("train" if first.tuned is None else "fine_tune")
         st.page_link(
             step.page(),
             label="Open",
             icon=":material/play_circle:",
-            disabled=bool(first.trouble),
+            disabled=bool(first.trouble or first.watched),
             query_params={"run": first.run.id},
-            help=f"Open the page {step.title} with this run and its settings",
+            help=WATCHED
+            if first.watched
+            else f"Open the page {step.title} with this run and its settings",
         )
         tuned = any(item.tuned for item in selected)
         st.page_link(
@@ -186,7 +214,7 @@ def actions(selected: Sequence[RunSummary]) -> None:
             disabled=first.config is None and model is None,
             help="A zip file of the fine-tuned model, a folder for transformers"
             if first.tuned
-            else "A zip file of settings, records, maps and weights",
+            else elsewhere or "A zip file of settings, records, maps and weights",
         )
         # Each selection has another popover: one that stayed open would hold the button that deletes the next run.
         with st.popover("More", icon=":material/tune:", key=f"runs:more:{first.run.id}:{count}"):
@@ -208,6 +236,8 @@ def _more(first: RunSummary, selected: Sequence[RunSummary]) -> None:
         disabled=first.config is None,
         help=FINE_TUNED
         if first.tuned
+        else WATCHED
+        if first.watched
         else "Copy the run with its weights, such as to train the copy longer",
     )
     if not first.trouble:
@@ -215,7 +245,8 @@ def _more(first: RunSummary, selected: Sequence[RunSummary]) -> None:
     items = [
         item for item in selected if not (item.example or item.live) and lab.limits.mine(item.run)
     ]
-    reason = "An example cannot be deleted." if first.example else "Stop the run first."
+    ours = "Close its watcher first." if first.watched else "Stop the run first."
+    reason = "An example cannot be deleted." if first.example else ours
     st.button(
         f"Delete {len(items)} runs" if items[1:] else "Delete",
         icon=":material/delete:",
@@ -239,7 +270,7 @@ def _fork(item: RunSummary) -> None:
         key="runs:fork",
         on_change="rerun",
         disabled=not item.checkpoint_steps or item.config is None,
-        help=FINE_TUNED if item.tuned else missing,
+        help=FINE_TUNED if item.tuned else WATCHED if item.watched else missing,
     )
     if not popover.open or item.config is None:
         return
@@ -312,6 +343,8 @@ def hf_problem(item: RunSummary) -> str:
 
     if item.tuned:
         return "A fine-tuned model is a Hugging Face folder already, in the folder of its run."
+    if item.watched:
+        return WATCHED
     if not item.checkpoint_steps or item.config is None:
         return "No weights are saved yet."
     try:
@@ -496,6 +529,8 @@ def _board(query: str, board: lab.Board) -> None:
             st.error(lab.plain(first.trouble))
         elif records_of(first.run):
             _curves(first)
+            if first.watched:
+                watched_maps(RunData.of(first.run), first.watched)
             lab.fact(draw.fact_text(selected, board.others))
         else:
             st.caption("This run has no measurements yet.")
@@ -527,6 +562,18 @@ def _curves(item: RunSummary) -> None:
         key="runs:loss",
         alt=f"Validation and training loss of {item.name} over {last:,} steps",
     )
+    if item.watched:
+        norms = lab.Curve("all weights", lab.points(records, "gradient"))
+        lab.draw_curves(
+            right,
+            "Gradient norm",
+            [norms],
+            last_x=last,
+            height=170,
+            key="runs:right",
+            alt=f"Gradient norm of {item.name} over {last:,} steps",
+        )
+        return
     shares = [
         lab.Curve(name.replace("_", " "), lab.points(records, name, 100))
         for name in ("sequence_accuracy", "token_accuracy", "error")
@@ -544,6 +591,46 @@ def _curves(item: RunSummary) -> None:
         key="runs:right",
         alt=f"Validation result of {item.name} over {last:,} steps",
     )
+
+
+def watched_maps(data: RunData, model: WatchedModel) -> None:
+    """The maps of a watched model over its steps, a head at a time, and the gradient norm of each part."""
+    left, right = st.columns(2, gap="medium")
+    record = next((one for one in reversed(data.records) if one.gradients), None)
+    if record is not None:
+        lab.draw_chart(
+            right,
+            draw.norms_chart(record.gradients, lab.Ink.of(lab.theme())),
+            key="runs:parts",
+            alt="Gradient norm of each part of the model.",
+            heading=f"Gradient norm by part, step {record.step:,} (logarithmic)",
+        )
+    with left:
+        for note in model.notes:
+            st.caption(lab.plain(note))
+        if not data.steps or not model.groups:
+            st.caption("No maps are saved.")
+            return
+        row = st.container(horizontal=True, gap="small")
+        c = Controls.draw("layer", into=row, data=data, model=model)
+        c = c.draw_more("head", into=row, heads=model.groups[c.layer[0]].heads)
+        (at, layer), group = c.layer, model.groups[c.layer[0]]
+        frames = lab.head_over_time(data.run, data.steps, at, group.kind, layer, c.head)
+        if not frames:
+            st.caption("The last saved maps have another size.")
+            return
+        shown = np.broadcast_to(frames[-1][1], (len(group.heads), *frames[-1][1].shape))
+        maps = AttentionMap(group.kind, 0, shown, group.rows, group.columns)
+        lab.attention_view(
+            AttentionTrace((maps,), data.run.id),
+            key=f"runs:map:{data.run.id}:{at}:{layer}",
+            layout="frames",
+            head=c.head,
+            frames=frames,
+            live=data.live,
+            title=f"{group.layers[layer]}, head {group.heads[c.head]}",
+            height=300,
+        )
 
 
 def _delete() -> None:
@@ -606,7 +693,11 @@ def run_list(items: Sequence[RunSummary], selected: Sequence[RunSummary], total:
             "sequence_accuracy": column.NumberColumn(
                 "accuracy", width=66, help="The share of held-out outputs without an error"
             ),
-            "loss": column.NumberColumn("loss", width=56, help="Validation loss in nats per token"),
+            "loss": column.NumberColumn(
+                "loss",
+                width=56,
+                help="Validation loss in nats per token; of a watched run without one the training loss",
+            ),
             "curve": column.LineChartColumn(
                 "loss curve",
                 width=76,

@@ -56,7 +56,12 @@ class Run(RunFolder):
     def config(self) -> RunConfig:
         """The run's config; raises ConfigError when the file does not describe one."""
         reading.note(self.path)
-        return RunConfig.from_json(self.metadata().get("config"))
+        metadata = self.metadata()
+        refuse_if(
+            "watched" in metadata,
+            "it is watched in a loop of its own. Its curves and maps are on Runs.",
+        )
+        return RunConfig.from_json(metadata.get("config"))
 
     def append(self, record: Record) -> None:
         """Save a record: its frames first, so that every line of metrics.jsonl has its frame."""

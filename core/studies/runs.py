@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, Self, TypeVar
 
@@ -48,6 +48,7 @@ from core.training import (
 from core.training.seed_stats import Comparison, Line, SeedStats, line, seed_stats
 from core.training.settings import SETTINGS
 from core.training.sweeps import FIELDS
+from core.training.watch import MapGroup, WatchedModel
 
 Value = Callable[[Record], float | None]
 
@@ -111,6 +112,18 @@ class RunData(RunView[RunConfig]):
     def of(cls, run: Run, **more: Any) -> Self:
         """Read a run's folder; an unreadable config, or one whose task cannot be made, becomes `trouble`."""
         return cls.read(run, Run.config, lambda config: task_of(config.task), **more)
+
+    @cached_property
+    def watched_model(self) -> WatchedModel | None:
+        """What a training in a loop of one's own says of itself; such a run has no config."""
+        return WatchedModel.of(self.run) if self.run.job == "watched" else None
+
+    @property
+    def subject(self) -> object:
+        """What its maps are of: its task, or the inputs of a model that is watched."""
+        if (model := self.watched_model) is None:
+            return self.required_config.task
+        return model.inputs, [(group.kind, group.rows, group.columns) for group in model.groups]
 
     @property
     def task(self) -> Task:
@@ -258,10 +271,17 @@ def measures(sides: Sequence[ComparedRun]) -> list[Measure]:
         names["token_accuracy"] = f"{task.unit} accuracy".capitalize()
         if task.form == "label":
             names["sequence_accuracy"] = "Accuracy"
+    measured = {
+        measure: [
+            any(measure.value(record) is not None for record in side.records) for side in sides
+        ]
+        for measure in MEASURES
+    }
+    mixed = len({side.run.job for side in sides}) > 1  # then what both have comes first
     return [
         replace(measure, name=names[measure.key])
-        for measure in MEASURES
-        if any(measure.value(record) is not None for side in sides for record in side.records)
+        for measure in sorted(MEASURES, key=lambda one: mixed and not all(measured[one]))
+        if any(measured[measure])
     ]
 
 
@@ -278,8 +298,8 @@ def curves_of(sides: Sequence[ComparedRun], measure: str) -> dict[str, Float[np.
 
 def split_by_task(sides: Sequence[ComparedRun]) -> tuple[list[ComparedRun], list[ComparedRun]]:
     """The runs that log the same held-out examples, so that their maps can be compared, and the others."""
-    task = next((side.required_config.task for side in sides if side.steps), None)
-    same = [side for side in sides if side.steps and side.required_config.task == task]
+    subject = next((side.subject for side in sides if side.steps), None)
+    same = [side for side in sides if side.steps and side.subject == subject]
     return same, [side for side in sides if side not in same]
 
 
@@ -289,7 +309,9 @@ def steps(sides: Sequence[ComparedRun]) -> tuple[int, ...]:
 
 
 def examples(side: ComparedRun) -> list[str]:
-    """The held-out examples that a run watches, as one line each."""
+    """The held-out examples that a run watches, as one line each; of a watched model its groups of maps."""
+    if (model := side.watched_model) is not None:
+        return [group.label for group in model.groups]
     task = side.task
     return [task.separator.join(task.display_tokens(example)[0]) for example in side.watched]
 
@@ -297,11 +319,24 @@ def examples(side: ComparedRun) -> list[str]:
 def source_at(side: ComparedRun, step: int, example: int) -> tuple[int, SourceMaps | None]:
     """The last step with maps up to that one (-1 without any), and the maps; None where none is of its source."""
     step = max((each for each in side.steps if each <= step), default=-1)
+    if (model := side.watched_model) is not None and step >= 0:
+        return step, watched_maps(side.run.frame(step), model.groups, example)
     config, watched = side.required_config, side.watched
     if step < 0 or example >= len(watched):
         return step, None
     frame = side.run.frame(step)
     return step, source_maps(config.model, side.task, frame, watched[example], example)
+
+
+def watched_maps(
+    frame: Mapping[str, np.ndarray], groups: Sequence[MapGroup], index: int
+) -> SourceMaps | None:
+    """One group of a watched model's maps in a frame; None where it has none of that size."""
+    group = groups[index]
+    weights = frame.get(f"{index}:{group.kind}")
+    if weights is None or weights.shape[2:] != (len(group.rows), len(group.columns)):
+        return None
+    return SourceMaps(weights, group.rows, group.columns)
 
 
 def heads(side: ComparedRun) -> list[Head]:
@@ -444,6 +479,8 @@ class RunSummary:
     sweep: str = ""
     trouble: str = ""
     tuned: FineTuneConfig | None = None
+    watched: WatchedModel | None = None
+    loss_name: str = "validation loss"  # of a watched run without one the training loss
     planned_steps: int = 0
     example: bool = False  # whether it comes with the lab
 

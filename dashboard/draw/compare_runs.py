@@ -7,7 +7,7 @@ import pandas as pd
 
 from core.models import count_parameters
 from core.studies import runs as study
-from dashboard.draw.attention_view import Tile
+from dashboard.draw.attention_view import READS, Tile
 from dashboard.draw.curves import Curve
 from dashboard.draw.figures import Ink
 from dashboard.draw.formats import (
@@ -67,7 +67,8 @@ def labels_of(summaries: Sequence[study.RunSummary]) -> list[str]:
 
 
 def reads_of(maps: study.Maps) -> str:
-    return reads(maps.maps[0].run.task)
+    side = maps.maps[0].run
+    return READS["self"] if side.watched_model is not None else reads(side.task)
 
 
 def names(sides: Sequence[study.ComparedRun]) -> str:
@@ -133,6 +134,10 @@ def differences(sides: Sequence[study.ComparedRun]) -> tuple[list[list[str]], in
 
 def apart_text(sides: Sequence[study.ComparedRun]) -> str:
     """The settings in which the runs differ, the first with its value in each."""
+    if any(side.watched_model is not None for side in sides):
+        return (
+            "The settings of a watched run are those of its own loop, which the lab does not know."
+        )
     apart = study.differing([side.required_config for side in sides])
     if not apart:
         return "These runs have equal settings."
@@ -177,9 +182,14 @@ def _results(side: study.ComparedRun) -> list[str]:
         last, (study.expected, lambda r: r.even, lambda r: r.tokens_per_second)
     )
     config, end = side.config, side.records[-1] if side.records else None
+    model, count = side.watched_model, 0
+    if config is not None:
+        count = count_parameters(config.model, side.task.shape)
+    elif model is not None:
+        count = model.parameters
     return [
         side.name,
-        whole(count_parameters(config.model, side.task.shape)) if config else MISSING,
+        whole(count) if count else MISSING,
         whole(end.step) if end else MISSING,
         duration(end.train_seconds) if end else MISSING,
         *(

@@ -1,12 +1,14 @@
 """Runs: the names and numbers of its list, and its sentences."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from core.attention import AXES, entry
 from core.runs.ray_queue import ClusterState
 from core.studies.runs import MISSING, RunSummary, differing, rival
+from dashboard.draw.figures import Ink, Spec
 from dashboard.draw.formats import STATES, byte_size, cut, duration, number, percent, plain, plural
+from dashboard.draw.train import parts_chart
 
 
 def names_of(items: Sequence[RunSummary], names: Sequence[str] = ()) -> list[str]:
@@ -44,7 +46,7 @@ def result_text(item: RunSummary) -> str:
         return (
             "no measurement yet"
             if item.loss is None
-            else f"a validation loss of {number(item.loss)}"
+            else f"a {item.loss_name} of {number(item.loss)}"
         )
     if item.last.error is not None:
         return f"{percent(item.last.error)} of the error of repeating the last season"
@@ -65,6 +67,11 @@ def fact_text(selected: Sequence[RunSummary], items: Sequence[RunSummary]) -> st
             f"{duration(other.train_seconds)}"
         )
     return f"{text}."
+
+
+def norms_chart(gradients: Mapping[str, float], ink: Ink) -> Spec:
+    """The gradient norm of each part of a model that is not ours, by the part's own name."""
+    return parts_chart(gradients, ink, str)
 
 
 def state_text(item: RunSummary) -> str:

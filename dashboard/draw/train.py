@@ -1,7 +1,7 @@
 """Train: its sentences of numbers and the curves of a run."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from html import escape
 from typing import Any
@@ -327,11 +327,16 @@ def single_chart(
     return title, [Curve(curve, values)], options
 
 
-def parts_chart(gradients: Mapping[str, float], ink: Ink) -> Spec:
-    """The gradient norm in each part of the model, first part on top: where it grows or fades with depth."""
+def parts_chart(
+    gradients: Mapping[str, float], ink: Ink, name_of: Callable[[str], str] | None = None
+) -> Spec:
+    """The gradient norm in each part of the model, first part on top: where it grows or fades with depth.
+
+    `name_of` names a part by its path; by default `part_name`, for models of ours.
+    """
     most = max(gradients.values()) or 1.0
     low = min([value for value in gradients.values() if value > 0] or [most]) / 3
-    norms = {part_name(path): value for path, value in gradients.items()}
+    norms = {(name_of or part_name)(path): value for path, value in gradients.items()}
     return bar_figure(
         [
             {"part": name, "norm": end, "end": end, "text": number(value), "low": low}

@@ -28,6 +28,7 @@ from core.studies import runs as study
 from core.studies.runs import EXAMPLE, RunSummary, RunView, score_of
 from core.tasks import TaskConfig, task_entry, task_of
 from core.training import KINDS, Record, RunConfig
+from core.training.watch import WatchedModel
 from dashboard.draw.curves import Curve, legend, step_chart
 from dashboard.draw.figures import Ink, split_data
 from dashboard.draw.formats import STATES, about_duration, plain, plural
@@ -209,6 +210,7 @@ def _read(run: Run, _stamp: str) -> RunSummary:
     metadata, records, trouble = run.metadata(), run.records(), ""
     config: RunConfig | None = None
     tuned: FineTuneConfig | None = None
+    watched: WatchedModel | None = None
     usual, task, planned = "unreadable", "–", about(run).get("steps")
     planned = max(planned, 0) if isinstance(planned, int) else 0
     try:
@@ -216,6 +218,9 @@ def _read(run: Run, _stamp: str) -> RunSummary:
             tuned = config_of(run)
             task = {"classify": "fine-tuned on labels", "pairs": "fine-tuned on pairs"}[tuned.task]
             usual = f"{pretrained_name(tuned.model)}, {task}"
+        elif run.job == "watched":
+            watched, task = WatchedModel.of(run), "watched"
+            usual = f"{watched.model}, watched"
         else:
             config = run.config()
             task, planned = task_entry(config.task.key).name, config.steps
@@ -223,6 +228,8 @@ def _read(run: Run, _stamp: str) -> RunSummary:
     except (ConfigError, TypeError, ValueError, KeyError) as error:
         trouble = f"Its settings cannot be read: {error}"
     losses = [record.loss for record in records if record.loss is not None]
+    if on_training := watched is not None and not losses:
+        losses = [record.train_loss for record in records if record.train_loss is not None]
     name = text_of(metadata.get("name"), LONGEST_NAME)
     parent, sweep = (
         {part: quote_name(origin[part]) if part in origin else "unknown" for part in parts}
@@ -239,6 +246,8 @@ def _read(run: Run, _stamp: str) -> RunSummary:
         task=task,
         status=run.status(),
         tuned=tuned,
+        watched=watched,
+        loss_name="training loss" if on_training else "validation loss",
         planned_steps=planned,
         example=run in EXAMPLE_RUNS,
         created=seconds_of(metadata.get("created")),

@@ -1,6 +1,7 @@
 """The pages Runs, Compare runs and Sweeps without a browser: what each button does to the folders."""
 
 import os
+import re
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -40,6 +41,7 @@ from core.tasks import TaskConfig, make_task
 from core.training import Prediction, Record, recommended, sweeps as settings
 from core.training.seed_stats import Line, SeedStats
 from core.training.sweeps import SweepConfig, buildable, vary
+from core.training.watch import watch
 from dashboard.draw import (
     compare_runs as draw_compared,
     curves as draw_sweeps,
@@ -869,3 +871,78 @@ def test_scripts_open_what_is_here_by_name():
         text = page_text(app) + script_of(app).text("")
         assert str(run.path.parent) not in text, page
         assert f"find_sweep('{sweep.id}')" in text or f"'{run.id}'" in text, page
+
+
+def watched(tokens: Sequence[str] = (), state: str = "finished", **options: Any) -> Run:
+    """A training of four steps in a loop of one's own, with two heads of four tokens."""
+    torch.manual_seed(0)
+    model, x = torch.nn.TransformerEncoderLayer(8, 2, 8, batch_first=True), torch.rand(2, 4, 8)
+    options = {"inputs": x, **options}
+    with watch(model, 2, tokens=tokens, **options) as watcher:
+        for _ in range(4):
+            loss = model(x).square().mean()
+            loss.backward()
+            watcher.step(loss)
+        watcher.close(state, "Ended.")
+    return watcher.run
+
+
+def test_a_watched_run_shows_its_curves_and_maps():
+    run = watched(("the", "cat", "sat", "down"), name="mine")
+    app = open_page(run.id)
+    says = [
+        "mine has a training loss of",
+        "Gradient norm by part, step 4",
+        "Ended",
+        "self_attn, head 0",
+    ]
+    assert_case(app, Case(says=says, never=["Validation accuracy", "No maps"]))
+    head = f"runs:head:{run.id}:(0, 0)"
+    app = set_control("", app, "selectbox", head, 1)
+    assert_case(app, Case(says=["self_attn, head 1"], query={head: "1"}))
+    assert_case(open_page(run.id, **{head: "1"}), Case(says=["self_attn, head 1"]))
+    for button in (*app.get("button"), *app.get("download_button")):
+        if re.search("duplicate$|download:", button.proto.id):
+            assert button.proto.disabled and button.proto.help.startswith("This run is watched")
+    assert draw_runs.names_of([summarize(run)]) == ["mine"]
+
+
+def test_a_watched_run_without_maps_says_why():
+    with pytest.warns(RuntimeWarning):
+        run = watched(inputs=torch.rand(2, 4, 3))
+    says = ["No maps are saved", "The maps of this training are not watched: "]
+    assert_case(open_page(run.id), Case(says=says))
+
+
+def test_a_live_watched_run_is_followed():
+    with watch(torch.nn.Linear(2, 2), 1) as watcher:
+        watcher.step(3.0)
+        app = open_page(watcher.run.id)
+        assert_case(app, Case(says=["a training loss of 3.00 after 1 steps"]))
+        watcher.step(2.0)
+        assert_case(app.run(), Case(says=["a training loss of 2.00 after 2 steps"]))
+        assert watcher.run.status().state == "running"
+
+
+def test_watched_runs_are_compared_on_the_same_inputs():
+    first, second = watched(name="first"), watched(name="second")
+    other = watched(name="other", inputs=torch.ones(2, 4, 8))
+    both = compared_runs({"first": first, "second": second, "other": other})
+    assert [len(heads(one)) for one in both] == [2, 2, 2]
+    link = {"runs": f"{first.id},{second.id}"}
+    says = ["The settings of a watched run", "Attention of 2 runs at step 4", "first minus second"]
+    assert_case(open_at("compare_runs", **link), Case(says=says, never=["decoder reads"]))
+    link = {"runs": f"{first.id},{other.id}"}
+    assert_case(open_at("compare_runs", **link), Case(says=["No map of other"]))
+    link = {"runs": f"{first.id},{EXAMPLE_RUNS[0].id}"}
+    assert_case(open_at("compare_runs", **link), Case(says=["Training loss", "No map of"]))
+
+
+@pytest.mark.parametrize("page, name", [("train", "run"), ("decode", "run"), ("why", "why:runs")])
+def test_other_pages_refuse_a_watched_run(page, name):
+    run = watched()
+    app = open_at(page, **{name: run.id})
+    assert not app.exception
+    if page == "train":
+        assert_case(app, Case(says=["it is watched in a loop of its own"]))
+    assert run.status().state == "finished"
