@@ -25,8 +25,12 @@ NAMES = (
     "decoding",
 )
 # What is learned, for many minutes; beside BertViz, which npm's scripts are for; every page, opened six times; and
-# every head, patched and measured; lists of 10,000 runs; and servers, with their memory and with thirty readers.
-BY_NAME = ("tasks", "bertviz", "layout", "interpret", "runs", "memory", "load", "module_reading")
+# every head, patched and measured; lists of 10,000 runs; a training that is watched; a foreign module that is read; and
+# servers, with their memory and with thirty readers.
+BY_NAME = (
+    *("tasks", "bertviz", "layout", "interpret", "runs", "watching", "memory", "load"),
+    "module_reading",
+)
 
 
 ON_DEVICE = ("training", "fused", "kernels", "normalizers")  # whose rows take a device

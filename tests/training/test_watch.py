@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 import subprocess
 import sys
 import types
@@ -387,3 +388,12 @@ def LightningWatchOf(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
         monkeypatch.setitem(sys.modules, "lightning", package)
         monkeypatch.setitem(sys.modules, "lightning.pytorch", inside)
     return LightningWatch
+
+
+def test_the_document_is_true(tmp_path, monkeypatch):
+    monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path))
+    text = (ROOT / "docs" / "watch-your-training.md").read_text(encoding="utf-8")
+    loop_of_three_lines, _ = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    exec(compile(loop_of_three_lines, "docs", "exec"), {})
+    run = list_runs()[0]
+    assert [record.step for record in run.records()] == [1, 100, 200, 300] == run.frame_steps()
