@@ -202,7 +202,7 @@ class Watcher:
                 if due and "maps" not in self._off:
                     with self._guarded("maps"):
                         maps = self._maps()
-            measured = {name: value for name, value in figures.items() if value is not None}
+            measured = {name: float(one) for name, one in figures.items() if one is not None}
             trained = max(0.0, before - self._began - self._own)
             elapsed = time.perf_counter() - self._began
             self._last = replace(
@@ -368,7 +368,10 @@ def LightningWatch(every: int = 100, **options: Any) -> "Callback":
             self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
         ) -> None:
             if trainer.global_step > self.watcher.steps:  # not while gradients are accumulated
-                self.watcher.step(outputs["loss"] if isinstance(outputs, Mapping) else outputs)
+                loss = outputs.get("loss") if isinstance(outputs, Mapping) else outputs
+                if loss is not None:
+                    loss = loss * trainer.accumulate_grad_batches  # by which Lightning divides it
+                self.watcher.step(loss)
 
         def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
             loss = trainer.callback_metrics.get("val_loss")

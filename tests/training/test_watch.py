@@ -267,7 +267,7 @@ def test_end_of_a_block_tells_the_error(tmp_path):
 
 def test_validation_joins_the_record_of_its_step(tmp_path):
     _, _, watcher = loop(2, lambda model: watch(model, 2, tmp_path))
-    watcher.record(validation=2.5, rate=0.1)
+    watcher.record(validation=torch.tensor(2.5), rate=0.1)
     watcher.close()
     last = watcher.run.records()[-1]
     assert (last.step, last.loss, last.rate) == (2, 2.5, 0.1)
@@ -359,18 +359,26 @@ def test_lightning_is_watched(tmp_path, monkeypatch):
     callback: Any = LightningWatchOf(monkeypatch)(2, folder=tmp_path)
     model, ids = Model(), torch.arange(5)[None]
     trainer = types.SimpleNamespace(
-        global_step=0, sanity_checking=False, callback_metrics={"val_loss": torch.tensor(1.5)}
+        global_step=0,
+        sanity_checking=False,
+        accumulate_grad_batches=2,
+        callback_metrics={"val_loss": torch.tensor(1.5)},
     )
+    losses = list[float]()
     callback.on_train_start(trainer, model)
     for batch in range(8):  # two of which make a step
         loss = model(ids).square().mean()
         loss.backward()
+        losses.append(loss.item())
         trainer.global_step = (batch + 1) // 2
-        callback.on_train_batch_end(trainer, model, {"loss": loss.detach()}, ids, batch)
+        callback.on_train_batch_end(trainer, model, {"loss": loss.detach() / 2}, ids, batch)
+    trainer.global_step += 1
+    callback.on_train_batch_end(trainer, model, None, ids, 8)  # of a step that gave no loss
     callback.on_validation_end(trainer, model)
     callback.on_train_end(trainer, model)
     run = list_runs(tmp_path)[0]
-    assert [record.step for record in run.records()] == [1, 2, 4, 4]
+    assert [record.step for record in run.records()] == [1, 2, 4, 5]
+    assert run.records()[0].train_loss == pytest.approx(losses[1], rel=1e-4)
     assert run.records()[-1].loss == 1.5 and run.frame_steps() == [1, 2, 4]
     with suppress(ZeroDivisionError):
         callback.on_train_start(trainer, model)
