@@ -529,9 +529,9 @@ def _board(query: str, board: lab.Board) -> None:
             st.error(lab.plain(first.trouble))
         elif records_of(first.run):
             _curves(first)
+            lab.fact(draw.fact_text(selected, board.others))
             if first.watched:
                 watched_maps(RunData.of(first.run), first.watched)
-            lab.fact(draw.fact_text(selected, board.others))
         else:
             st.caption("This run has no measurements yet.")
         lab.caption(lab.plain(about_text(first)))
@@ -555,7 +555,7 @@ def _curves(item: RunSummary) -> None:
     left, right = st.columns(2, gap="medium")
     lab.draw_curves(
         left,
-        f"Loss of {lab.plain(item.name)}",
+        f"{'Training loss' if item.loss_name == 'training loss' else 'Loss'} of {lab.plain(item.name)}",
         lab.loss_curves(records),
         last_x=last,
         height=170,

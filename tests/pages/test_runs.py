@@ -891,6 +891,7 @@ def test_a_watched_run_shows_its_curves_and_maps():
     run = watched(("the", "cat", "sat", "down"), name="mine")
     app = open_page(run.id)
     says = [
+        "Training loss of mine",
         "mine has a training loss of",
         "Gradient norm by part, step 4",
         "Ended",
