@@ -905,6 +905,9 @@ def test_a_watched_run_shows_its_curves_and_maps():
     for button in (*app.get("button"), *app.get("download_button")):
         if re.search("duplicate$|download:", button.proto.id):
             assert button.proto.disabled and button.proto.help.startswith("This run is watched")
+    assert [one.proto.disabled for one in app.get("page_link") if one.proto.label == "Open"] == [
+        True
+    ]
     assert draw_runs.names_of([summarize(run)]) == ["mine"]
 
 

@@ -20,10 +20,11 @@ from torch import nn
 
 from core.entries import ConfigError
 from core.runs.archive import write_tensorboard
-from core.runs.runs import Run, list_runs
+from core.runs.runs import Run, create_run, list_runs
 from core.training import watch as module
 from core.training.watch import LightningWatch, WatchCallback, WatchedModel, Watcher, watch
 from dashboard.server import queue
+from tests.training.small import small_run
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -293,9 +294,11 @@ def test_killed_process_leaves_a_readable_folder(tmp_path, monkeypatch):
     command = [sys.executable, "-c", KILLED]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, encoding="utf-8") as process:
         run = Run(tmp_path / process.stdout.readline().strip())
-        queue.tick()
-        assert run.alive() and run.status().state == "running"
-        process.kill()
+        try:
+            queue.tick()
+            assert run.alive() and run.status().state == "running"
+        finally:
+            process.kill()
     assert [record.step for record in run.records()] == [0, 1, 2, 4]
     assert run.frame_steps() == [0, 2, 4] and run.frame(4)
     queue.tick()
@@ -311,7 +314,12 @@ def test_server_leaves_a_live_one_alone(tmp_path, monkeypatch):
     with watch(Model()) as watcher:
         watcher.run.request_stop()
         queue.tick()
-        assert queue.queue() == ([], [])  # it takes no worker
+        assert queue.queue() == ([], [])
+        waiting, given = create_run(small_run()), list[Run]()
+        monkeypatch.setattr(queue, "max_workers", lambda: 1)
+        monkeypatch.setattr(queue, "_give", given.append)
+        queue.tick()
+        assert given == [waiting]  # it takes no worker
         assert watcher.run.status().state == "running" and watcher.run.status().pid is None
 
 
