@@ -534,11 +534,15 @@ def gradient_norms(session: Session) -> dict[str, float]:
 def norms_by_part(model: torch.nn.Module) -> dict[str, float]:
     """The norm of the gradient that each part of a model has; without the parts that have none."""
     gradients = {
-        name: [weight.grad for weight in weights if weight.grad is not None]
+        name: [
+            one.coalesce().values() if one.is_sparse else one
+            for weight in weights
+            if (one := weight.grad) is not None
+        ]
         for name, weights in parts_of(model).items()
     }
-    return {
-        name: float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(part))))
-        for name, part in gradients.items()
-        if part
+    norms = {name: torch._foreach_norm(part) for name, part in gradients.items() if part}
+    return {  # a part may lie on several devices
+        name: float(torch.linalg.vector_norm(torch.stack([one.to(part[0].device) for one in part])))
+        for name, part in norms.items()
     }

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 MAX_WEIGHTS = 2**20  # numbers of the maps saved at one step: 2 MB
 MAX_FRAMES = 100  # steps with maps; at more every second one goes, and maps are saved half as often
-LONGEST_NOTE = 500  # characters
+LONGEST_NOTE = 300  # characters
 
 
 @dataclass(frozen=True)
@@ -195,9 +195,12 @@ class Watcher:
                 figures["train_loss"] = float(self._loss) / self._losses
             self._loss, self._losses, last = 0.0, 0, self._last
             if last.step != self.steps or last.elapsed < 0:  # the first record of this step
-                norms = norms_by_part(self.model)
-                last = Record(self.steps, gradients=norms)
-                figures["gradient"] = math.hypot(*norms.values()) if norms else None
+                last = Record(self.steps)
+                if "gradients" not in self._off:
+                    with self._guarded("gradients"):
+                        norms = norms_by_part(self.model)
+                        last = replace(last, gradients=norms)
+                        figures["gradient"] = math.hypot(*norms.values()) if norms else None
                 due = self.steps % self._maps_every == 0 or not self._data.groups
                 if due and "maps" not in self._off:
                     with self._guarded("maps"):
@@ -306,10 +309,11 @@ class Watcher:
 
     def _end(self, part: str, why: str) -> None:
         self._off.add(part)
+        why = why.partition("\n")[0][:LONGEST_NOTE]  # torch lists all its backends below
         with suppress(Exception):  # of a folder that is gone; and warnings may be set to be raised
-            self._describe(notes=(*self._data.notes, why[:LONGEST_NOTE]))
+            self._describe(notes=(*self._data.notes, why))
             if part == "run":
-                self.run.set_status("failed", why[:LONGEST_NOTE])
+                self.run.set_status("failed", why)
         with suppress(Warning):
             warnings.warn(f"attention-lab: {why}", RuntimeWarning, stacklevel=2)
 

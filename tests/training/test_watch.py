@@ -139,6 +139,15 @@ def test_records_are_what_the_loop_had(tmp_path):
     assert data.parameters == sum(one.numel() for one in model.parameters())
 
 
+def test_sparse_gradients_are_measured(tmp_path):
+    model = nn.Sequential(nn.Embedding(12, 8, sparse=True), nn.Linear(8, 8))
+    model(torch.tensor([1, 1, 2])).square().sum().backward()
+    with pytest.warns(RuntimeWarning), watch(model, 1, tmp_path) as watcher:  # it has no attention
+        watcher.step()
+    norm = model[0].weight.grad.to_dense().norm()
+    assert watcher.run.records()[0].gradients["0"] == pytest.approx(float(norm), rel=1e-4)
+
+
 def test_maps_are_the_models_own(tmp_path):
     ids = torch.tensor([[3, 1, 4, 1]])
     names = ["a", "b", "c", "d"]
@@ -213,7 +222,7 @@ def test_error_of_ours_never_stops_theirs(tmp_path, monkeypatch, fault, action):
     tmp_path.chmod(0o700)
     assert same == losses
     assert len(told) == (action == "default")  # once
-    if fault == "reading":  # the curves go on
+    if fault in ("reading", "gradients"):  # the rest goes on
         assert [record.step for record in watcher.run.records()] == [1, 2, 4, 6]
         assert "disk" in WatchedModel.of(watcher.run).notes[0]
     elif fault != "folder":
