@@ -48,7 +48,7 @@ from core.training import (
 from core.training.seed_stats import Comparison, Line, SeedStats, line, seed_stats
 from core.training.settings import SETTINGS
 from core.training.sweeps import FIELDS
-from core.training.watch import MapGroup, WatchedModel
+from core.training.watch import WatchedModel
 
 Value = Callable[[Record], float | None]
 
@@ -311,7 +311,10 @@ def steps(sides: Sequence[ComparedRun]) -> tuple[int, ...]:
 def examples(side: ComparedRun) -> list[str]:
     """The held-out examples that a run watches, as one line each; of a watched model its groups of maps."""
     if (model := side.watched_model) is not None:
-        return [group.label for group in model.groups]
+        return [
+            f"{len(one.layers)} × {len(one.heads)} {one.kind} maps, {len(one.rows)} × {len(one.columns)}"
+            for one in model.groups
+        ]
     task = side.task
     return [task.separator.join(task.display_tokens(example)[0]) for example in side.watched]
 
@@ -320,23 +323,14 @@ def source_at(side: ComparedRun, step: int, example: int) -> tuple[int, SourceMa
     """The last step with maps up to that one (-1 without any), and the maps; None where none is of its source."""
     step = max((each for each in side.steps if each <= step), default=-1)
     if (model := side.watched_model) is not None and step >= 0:
-        return step, watched_maps(side.run.frame(step), model.groups, example)
+        group = model.groups[example]
+        weights = side.run.frame(step).get(f"{example}:{group.kind}")
+        return step, None if weights is None else SourceMaps(weights, group.rows, group.columns)
     config, watched = side.required_config, side.watched
     if step < 0 or example >= len(watched):
         return step, None
     frame = side.run.frame(step)
     return step, source_maps(config.model, side.task, frame, watched[example], example)
-
-
-def watched_maps(
-    frame: Mapping[str, np.ndarray], groups: Sequence[MapGroup], index: int
-) -> SourceMaps | None:
-    """One group of a watched model's maps in a frame; None where it has none of that size."""
-    group = groups[index]
-    weights = frame.get(f"{index}:{group.kind}")
-    if weights is None or weights.shape[2:] != (len(group.rows), len(group.columns)):
-        return None
-    return SourceMaps(weights, group.rows, group.columns)
 
 
 def heads(side: ComparedRun) -> list[Head]:

@@ -21,8 +21,8 @@ import time
 import warnings
 import zlib
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -63,11 +63,6 @@ class MapGroup:
     rows: tuple[str, ...]
     columns: tuple[str, ...]
 
-    @property
-    def label(self) -> str:
-        size = f"{len(self.rows)} × {len(self.columns)}"
-        return f"{len(self.layers)} × {len(self.heads)} {self.kind} maps, {size}"
-
 
 @dataclass(frozen=True)
 class WatchedModel:
@@ -85,10 +80,6 @@ class WatchedModel:
     def of(cls, run: Run) -> Self:
         """That of a run; ConfigError where its file does not describe one."""
         return read(run.metadata().get("watched"), cls, "A watched run")
-
-    def to_json(self) -> dict[str, Any]:
-        """What is known of its settings."""
-        return {"model": self.model, "parameters": self.parameters}
 
 
 def watch(
@@ -135,35 +126,36 @@ class Watcher:
         parallel = isinstance(model, nn.DataParallel | DistributedDataParallel)
         self.model = model.module if parallel else model
         self.run, self.steps = Run(folder / new_id()), 0
-        self._inputs, self._heads, self._tokens = _copied(inputs), heads, tokens
+        self._inputs, self._heads, self._tokens = inputs, heads, tokens
         self._every = self._maps_every = every
-        self._loss: Any = 0.0
-        self._losses, self._last = 0, Record(0, elapsed=-1.0)
+        self._losses, self._last = list[Any](), None
         self._began, self._own = time.perf_counter(), 0.0  # seconds of them that records took
         kind = type(getattr(self.model, "_orig_mod", self.model))  # of a compiled model
-        parameters = sum(weight.numel() for weight in self.model.parameters())
-        self._data = WatchedModel(kind.__name__, parameters, every)
+        self._data, self._lock = WatchedModel(kind.__name__, 0, every), self.run.lock()
+        self._hook = self.model.register_forward_pre_hook(self._see, with_kwargs=True)
         several = distributed.is_available() and distributed.is_initialized()
         self._off = {"run"} if several and distributed.get_rank() else set[str]()
-        self._lock, self._hook = self.run.lock(), None
-        if self._off:
-            return
-        with self._guarded("run"):
-            for part in ("frames", "checkpoints"):
-                (self.run.path / part).mkdir(parents=True, exist_ok=True)
-            self._lock.acquire(timeout=1.0)
-            data = msgspec.to_builtins(self._data)
-            self.run.create(watched=data, name=name[:LONGEST_NAME] or None)
-            # without the number of this process: by it a server ends a worker that does not stop
-            self.run.set_status("running")
-            record_machine(self.run, self._device)
-        if several and distributed.get_world_size() > 1 and not parallel:
+        if inputs is not None or self._off:
+            self._hook.remove()
+        self._try("run", self._create, name)
+        if "run" not in self._off and several and distributed.get_world_size() > 1 and not parallel:
             # a forward pass of a split model waits for the other processes
             self._end("maps", "Several processes train this model, so that no maps are read.")
         if inputs is not None:
             self.record()
-        else:
-            self._hook = self.model.register_forward_pre_hook(self._see, with_kwargs=True)
+
+    def _create(self, name: str) -> None:
+        self.run.path.mkdir(parents=True)
+        self._lock.acquire(timeout=1.0)
+        # before there is a run, which would wait for a worker; without the number of this process, by which a server
+        # ends a worker that does not stop
+        self.run.set_status("running")
+        count = sum(weight.numel() for weight in self.model.parameters())
+        self._data = replace(self._data, parameters=count)
+        data = msgspec.to_builtins(self._data)
+        self.run.create(watched=data, name=name[:LONGEST_NAME] or None)
+        record_machine(self.run, self._device)
+        self._inputs = _copied(self._inputs)
 
     @property
     def _device(self) -> str:
@@ -176,9 +168,7 @@ class Watcher:
         """
         self.steps += 1
         if loss is not None and "run" not in self._off:
-            with self._guarded("run"):
-                value = loss.detach().float().mean() if isinstance(loss, Tensor) else float(loss)
-                self._loss, self._losses = self._loss + value, self._losses + 1
+            self._losses.append(loss.detach().clone() if isinstance(loss, Tensor) else loss)
         if self.steps % self._every == 0 or self.steps == 1:
             self.record()
 
@@ -186,43 +176,38 @@ class Watcher:
         self, loss: float | None = None, validation: float | None = None, rate: float | None = None
     ) -> None:
         """Record this step now, with a training loss, a validation loss or a learning rate that the loop knows."""
-        if "run" in self._off:
-            return
-        before, maps = time.perf_counter(), dict[str, np.ndarray]()
-        with self._guarded("run"):
-            figures: dict[str, Any] = {"train_loss": loss, "loss": validation, "rate": rate}
-            if loss is None and self._losses:
-                figures["train_loss"] = float(self._loss) / self._losses
-            self._loss, self._losses, last = 0.0, 0, self._last
-            if last.step != self.steps or last.elapsed < 0:  # the first record of this step
-                last = Record(self.steps)
-                if "gradients" not in self._off:
-                    with self._guarded("gradients"):
-                        norms = norms_by_part(self.model)
-                        last = replace(last, gradients=norms)
-                        figures["gradient"] = math.hypot(*norms.values()) if norms else None
-                due = self.steps % self._maps_every == 0 or not self._data.groups
-                if due and "maps" not in self._off:
-                    with self._guarded("maps"):
-                        maps = self._maps()
-            measured = {name: float(one) for name, one in figures.items() if one is not None}
-            trained = max(0.0, before - self._began - self._own)
-            elapsed = time.perf_counter() - self._began
-            self._last = replace(
-                last, **measured, elapsed=elapsed, train_seconds=trained, maps=maps
-            )
-            self.run.append(self._last)
-        self._own += time.perf_counter() - before
+        now, given = time.perf_counter(), {"train_loss": loss, "loss": validation, "rate": rate}
+        self._try("run", self._record, now, given)
+        self._own += time.perf_counter() - now
+
+    def _record(self, now: float, figures: dict[str, float | None]) -> None:
+        if self._losses and figures["train_loss"] is None:
+            figures["train_loss"] = sum(map(float, self._losses)) / len(self._losses)
+        last, maps = self._last, dict[str, np.ndarray]()
+        self._losses = []
+        if last is None or last.step != self.steps:  # the first record of this step
+            norms = self._try("gradients", norms_by_part, self.model) or {}
+            total = math.hypot(*norms.values()) if norms else None
+            last = Record(self.steps, gradient=total, gradients=norms)
+            if self.steps % self._maps_every == 0 or not self._data.groups:
+                maps = self._try("maps", self._maps) or {}
+        self._last = replace(
+            last,
+            **{name: float(value) for name, value in figures.items() if value is not None},
+            elapsed=time.perf_counter() - self._began,
+            train_seconds=max(0.0, now - self._began - self._own),
+            maps=maps,
+        )
+        self.run.append(self._last)
 
     def close(self, state: str = "finished", message: str = "") -> None:
         """End the watching: its last steps are recorded, the model has no hook of it, and the run stays."""
         if self._losses:
             self.record()
-        self._unhook()
-        if "run" not in self._off:
-            self._off.add("run")
-            with suppress(Exception):  # such as of a folder that is gone
-                self.run.set_status(state, message or f"Watched for {self.steps:,} steps.")
+        self._hook.remove()
+        message = message or f"Watched for {self.steps:,} steps."
+        self._try("run", self.run.set_status, state, message[:LONGEST_NOTE])
+        self._off.add("run")
         self._lock.release()
 
     def __enter__(self) -> Self:
@@ -232,23 +217,13 @@ class Watcher:
         if error is None:
             return self.close()
         state = "failed" if isinstance(error, Exception) else "stopped"
-        ending = f"Ended at step {self.steps:,}: {type(error).__name__} {error}"
-        return self.close(state, ending[:LONGEST_NOTE])
+        return self.close(state, f"Ended at step {self.steps:,}: {type(error).__name__} {error}")
 
     def _see(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Copy the inputs of the first forward pass, and leave the model."""
-        if torch.compiler.is_compiling():  # no trace of theirs has our code
-            return
-        self._unhook()
-        with self._guarded("maps"):
-            names = inspect.signature(module.forward).parameters
-            self._inputs = _copied(
-                dict(zip(names, args, strict=False)) | kwargs if kwargs else args
-            )
-
-    def _unhook(self) -> None:
-        if self._hook is not None:
+        """Copy the inputs of the first forward pass, and leave the model; no compiled code has this in it."""
+        if not torch.compiler.is_compiling():
             self._hook.remove()
+            self._inputs = self._try("maps", _named, module, args, kwargs)
 
     def _maps(self) -> dict[str, np.ndarray]:
         """The maps of this step by group; the first time run.json says what they are, and what is not read."""
@@ -267,6 +242,11 @@ class Watcher:
         refuse_if(not trace.maps, "; ".join(missing) or "no attention was seen in it")
         one = sum(each.weights[0].size for each in trace.maps)  # of one head of each layer
         most, stride = max(1, MAX_WEIGHTS // one), -(-one // MAX_WEIGHTS)
+        missing += [
+            f"The maps of {call.name} are not what it returned: {call.error:.1g} apart."
+            for call in reading.calls
+            if not call.agrees
+        ]
         if stride > 1 or any(len(call.heads) > most for call in reading.calls):
             missing.append(
                 f"Saved are the maps of at most {most} heads of every {stride}. layer, as many as fit; choose heads=, "
@@ -299,13 +279,15 @@ class Watcher:
             self._data = data
             self.run.update_metadata(watched=msgspec.to_builtins(data))
 
-    @contextmanager
-    def _guarded(self, part: str) -> Iterator[None]:
-        """Whatever goes wrong inside ends this part of the watching, and never their training."""
+    def _try(self, part: str, work: Callable[..., Any], *given: Any) -> Any:
+        """work(*given). Whatever goes wrong in it ends this part of the watching, and never their training: None."""
+        if part in self._off:
+            return None
         try:
-            yield
+            return work(*given)
         except Exception as error:
-            self._end(part, f"The {part} of this training are not watched: {sentence_of(error)}")
+            why = f"The {part} of this training are not watched: {sentence_of(error)}"
+            return self._end(part, why)
 
     def _end(self, part: str, why: str) -> None:
         self._off.add(part)
@@ -316,6 +298,12 @@ class Watcher:
                 self.run.set_status("failed", why)
         with suppress(Warning):
             warnings.warn(f"attention-lab: {why}", RuntimeWarning, stacklevel=2)
+
+
+def _named(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A copy of what a module was called with, by name where anything was."""
+    names = inspect.signature(module.forward).parameters
+    return _copied({**dict(zip(names, args, strict=False)), **kwargs} if kwargs else args)
 
 
 def _copied(value: Any, device: str | None = None) -> Any:

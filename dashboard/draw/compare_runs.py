@@ -182,10 +182,8 @@ def _results(side: study.ComparedRun) -> list[str]:
         last, (study.expected, lambda r: r.even, lambda r: r.tokens_per_second)
     )
     config, end = side.config, side.records[-1] if side.records else None
-    model, count = side.watched_model, 0
-    if config is not None:
-        count = count_parameters(config.model, side.task.shape)
-    elif model is not None:
+    count = count_parameters(config.model, side.task.shape) if config else 0
+    if (model := side.watched_model) is not None:
         count = model.parameters
     return [
         side.name,
