@@ -128,7 +128,8 @@ class Watcher:
         self.run, self.steps = Run(folder / new_id()), 0
         self._inputs, self._heads, self._tokens = inputs, heads, tokens
         self._every = self._maps_every = every
-        self._losses, self._last = list[Any](), None
+        self._losses = list[Any]()
+        self._last: Record | None = None
         self._began, self._own = time.perf_counter(), 0.0  # seconds of them that records took
         kind = type(getattr(self.model, "_orig_mod", self.model))  # of a compiled model
         self._data, self._lock = WatchedModel(kind.__name__, 0, every), self.run.lock()
@@ -180,7 +181,7 @@ class Watcher:
         self._try("run", self._record, now, given)
         self._own += time.perf_counter() - now
 
-    def _record(self, now: float, figures: dict[str, float | None]) -> None:
+    def _record(self, now: float, figures: dict[str, Any]) -> None:
         if self._losses and figures["train_loss"] is None:
             figures["train_loss"] = sum(map(float, self._losses)) / len(self._losses)
         last, maps = self._last, dict[str, np.ndarray]()
@@ -191,9 +192,12 @@ class Watcher:
             last = Record(self.steps, gradient=total, gradients=norms)
             if self.steps % self._maps_every == 0 or not self._data.groups:
                 maps = self._try("maps", self._maps) or {}
+        measured: dict[str, Any] = {
+            name: float(value) for name, value in figures.items() if value is not None
+        }
         self._last = replace(
             last,
-            **{name: float(value) for name, value in figures.items() if value is not None},
+            **measured,
             elapsed=time.perf_counter() - self._began,
             train_seconds=max(0.0, now - self._began - self._own),
             maps=maps,
@@ -286,8 +290,8 @@ class Watcher:
         try:
             return work(*given)
         except Exception as error:
-            why = f"The {part} of this training are not watched: {sentence_of(error)}"
-            return self._end(part, why)
+            self._end(part, f"The {part} of this training are not watched: {sentence_of(error)}")
+            return None
 
     def _end(self, part: str, why: str) -> None:
         self._off.add(part)
