@@ -44,7 +44,7 @@ def app() -> "Typer":
     from core import command_line
     from core.claims import __main__ as claims
     from core.interpret import corpus
-    from core.pretrained import export, finetune_run as finetune
+    from core.pretrained import export, finetune_run as finetune, foreign
     from core.training import __main__ as training
 
     whole = command_line.new_app(f"{__doc__}\n")
@@ -54,7 +54,7 @@ def app() -> "Typer":
     whole.add_typer(
         claims.app, name="claims", help="List claims, measure one, or print its verdict."
     )
-    for part in (training, finetune, corpus, export):
+    for part in (training, finetune, corpus, export, foreign):
         whole.registered_commands += part.app.registered_commands
     return whole
 

@@ -36,6 +36,7 @@ COMMANDS = (
     "export",
     "model-card",
     "writing",
+    "record",
 )
 
 
