@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import streamlit as st
 
+from core import plugins
 from core.entries import ConfigError
 from core.files import hosted, without_paths
 from core.interpret.evidence import Baseline, Question
@@ -26,6 +27,7 @@ from core.pretrained import (
     Pretrained,
     PretrainedError,
     Reading,
+    foreign,
     hub,
     mask_word,
     maskable_words,
@@ -43,7 +45,7 @@ from core.tasks import grammar
 from dashboard.draw.attention_view import Pair
 from dashboard.draw.components import describe
 from dashboard.draw.figures import CATEGORIES, PICKED, Spec, text_on
-from dashboard.draw.formats import byte_size, plain
+from dashboard.draw.formats import byte_size, number, plain
 from dashboard.draw.grids import effect_grid
 from dashboard.draw.picture_files import trace_npz
 from dashboard.fields.base import Field, Of, Options, Segmented, guarded
@@ -80,15 +82,17 @@ from dashboard.ui.models import (
     parse_model,
     reading_of,
     start_download,
+    store_file,
     store_upload,
     stored_bytes,
     study_of,
+    upload,
 )
-from dashboard.ui.panels import caption, draw_chart, pressed_point, room, theme
+from dashboard.ui.panels import caption, details, draw_chart, pressed_point, room, table, theme
 
 MISSING = {
     "weights": "has no attention weights, which this page needs; When it decides and Generate do not.",
-    "model": "has attention weights only; this page needs a model.",
+    "model": "has attention weights only; this page needs a model that it can load and run.",
     "qkv": "{}. So its queries, keys and values, which this page needs, are not read.",
     "head": "outputs an embedding; this page needs a model that outputs words or classes.",
     "tokens": "gives no probabilities to tokens; this page needs a model that fills masks or writes text.",
@@ -102,7 +106,8 @@ USUAL, BEFORE = "inside:usual", "inside:before"  # the page's own model; the nam
 FAILED, LOADED = "inside:failed", "inside:loaded"
 TYPED, LOOKUP = "inside:typed", "inside:looked"
 FILE, TOKENS, WRONG = "inside:array-file", "inside:array-tokens", "inside:array-wrong"
-OTHER = "Another model…"
+OTHER, ARRAYS, OWN_MODEL = "Another model…", "Your own arrays…", "Your own model…"
+OWN_FILE, MAPS = "inside:own-file", "inside:maps"
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,6 +179,9 @@ def choose_model(
                 return None
             ref, pretrained = opened
             inputs = ModelInputs()
+            if pretrained is None:
+                with right:
+                    ref, inputs = _own_maps(ref)
             if pretrained is not None and has_inputs:
                 with right:
                     inputs = _inputs(ref, pretrained, text if ref == usual else "")
@@ -185,8 +193,8 @@ def choose_model(
             if pretrained is None:
                 layers, heads = choice.reading.trace.shape
                 right.caption(
-                    f"{plain(choice.reading.trace.source)}: {layers} layers of {heads} heads, "
-                    f"{len(choice.reading.source)} tokens."
+                    f"{plain(choice.reading.trace.source)}: {layers} layer{'s' * (layers > 1)} of {heads} "
+                    f"head{'s' * (heads > 1)}, {len(choice.reading.source)} tokens."
                 )
             if inputs.text:
                 describe(text=inputs.text)
@@ -232,10 +240,11 @@ def model_box(container: Any, usual: ModelRef, panels: tuple[str, ...] = (OTHER,
         if typed := state.get(MODEL):
             state[MODEL] = full_name(state.get(BEFORE, ""), typed)
 
+    own = [str(path) for path in sorted(allowed_files)] if code_allowed() else []
     current = filter(None, [state.get(MODEL) or name_in(st.query_params.get(MODEL, ""))])
     some = f"one of these models of the Hugging Face hub: {', '.join(hub.allowed_models())}."
     more = some if hosted() else "any BERT, GPT-2, T5 … of the Hugging Face hub, as owner/name."
-    options = list(dict.fromkeys([OTHER, *names, *downloaded_models(), *panels, *current]))
+    options = list(dict.fromkeys([OTHER, *names, *downloaded_models(), *own, *panels, *current]))
     choice = container.selectbox(
         "Model",
         options,
@@ -301,7 +310,7 @@ def _open(
     if not (missing := missing_feature(pretrained, needs)):
         return ref, pretrained
     # What the model lacks, and up to three models that have it.
-    name = "An uploaded array" if pretrained is None else pretrained.name
+    name = upload(ref.name).file if pretrained is None else pretrained.name
     st.info(plain(f"{name} {missing}"), icon=":material/block:")
     with st.container(horizontal=True):
         for other in suitable_models(needs, local_models())[:3]:
@@ -360,6 +369,8 @@ def resolve_model(name: str) -> ModelRef | None:
     ref = parse_model(name)
     if ref.source == "hub":
         return _hub_model(ref)
+    if ref.source == "file":
+        return _own_model(ref.name)
     if ref.source != "folder":
         return ref
     reject_if(
@@ -412,12 +423,13 @@ def array_panel(container: Any) -> None:
 
     container.caption(
         f"{model_inputs.LIMITS} Expected: {model_inputs.SHAPES}. Name the tokens `tokens`, or `queries` and `keys`: "
-        "an array of text in an NPZ, a JSON list in the metadata of safetensors."
+        "an array of text in an NPZ, a JSON list in the metadata of safetensors. Or a zip that "
+        "`attention-lab record my_model.py -o maps.zip` wrote of your own model."
     )
     file, tokens = st.columns([1, 1])
     file.file_uploader(
         "Weights",
-        ["npz", "safetensors"],
+        ["npz", "safetensors", "zip"],
         key=FILE,
         on_change=guarded(FILE, uploaded),
         max_upload_size=at_most("upload_megabytes", model_inputs.MAX_BYTES // 10**6),
@@ -446,7 +458,127 @@ def example_arrays() -> bytes:
     return trace_npz(reading_of(EMBEDDED, ModelInputs(model_inputs.TEXT)).trace)
 
 
-PANELS = {OTHER: other_panel, "Your own arrays…": array_panel}
+# A person's own model: a Python file, which runs only for who sits at this computer, and only once it was asked for.
+
+
+allowed_files: set[Path] = (
+    set()
+)  # that a person of this computer has let run since the server began
+
+EXAMPLE = """\
+import torch
+from my_code import MyModel  # a file beside this one, or any package
+
+def build():
+    return MyModel()         # any nn.Module
+
+INPUTS = torch.tensor([[5, 9, 2]])  # or a tuple, or a dict of arguments
+TOKENS = "the cat sat"              # optional: the words of the rows
+"""
+
+
+def code_allowed() -> bool:
+    """Whether a visitor may run Python files: only on this computer, where folders may be opened."""
+    return folders_allowed() and is_local(st.context.ip_address, st.context.headers)
+
+
+def allow_file(path: Path) -> None:
+    allowed_files.add(path)
+    select_model(str(path))
+
+
+def own_model_panel(container: Any) -> None:
+    """Draw the field of a Python file with a model, and what to write in it; where no code runs, what does."""
+    if not code_allowed():
+        container.caption(f"{NO_CODE} That file opens here, under *{ARRAYS}*")
+        return
+
+    def typed() -> None:
+        if path := (st.session_state.get(OWN_FILE) or "").strip().strip("'\""):
+            allow_file(Path(path).expanduser().absolute())
+
+    container.text_input(
+        "Path of a Python file",
+        key=OWN_FILE,
+        placeholder="~/my_model.py",
+        on_change=guarded(OWN_FILE, typed),
+        help="It runs in the lab's process, with all your rights, and again after each change.",
+    )
+    st.caption(
+        "Any PyTorch model, without an adapter: the file builds it and names an example input, the lab runs it once "
+        "and reads each attention that it computes. Also KEYS (words of the keys of cross-attention), ROW, HEADS, IMAGE."
+    )
+    st.code(EXAMPLE, "python")
+
+
+NO_CODE = (
+    "No code of visitors runs here. On the computer with your model, `attention-lab record my_model.py -o maps.zip` "
+    "writes its attention into a file without code."
+)
+
+
+def _own_model(name: str) -> ModelRef | None:
+    """The maps of the model in a Python file; None after asking whether it may run, as a link could name any file."""
+    reject_if(not code_allowed(), f"{NO_CODE} Open that file under {ARRAYS}")
+    path = Path(name).expanduser().absolute()
+    reject_if(not path.is_file(), f"There is no file {path}.")
+    if path not in allowed_files and plugins.folder() != path.resolve().parent:
+        st.info(
+            f"{plain(str(path))} is Python. It runs with all your rights, so run it only if you know it.",
+            icon=":material/code:",
+        )
+        st.button(f"Run {plain(path.name)}", key="inside:run", on_click=allow_file, args=(path,))
+        return None
+    with st.spinner(f"Running {plain(path.name)}"):
+        return ModelRef("array", store_file(path))
+
+
+def _own_maps(ref: ModelRef) -> tuple[ModelRef, ModelInputs]:
+    """Say what was read of a model and what was not, and draw the choice among maps of several sizes."""
+    maps, part = upload(ref.name).maps, 0
+    if len(maps.readings) > 1:
+        labels = maps.labels
+        label = st.selectbox(
+            "Maps",
+            labels,
+            **bound(MAPS, labels[0]),
+            help="Maps are drawn together where they are between the same tokens.",
+        )
+        part = labels.index(label)
+    for note in maps.about.notes:
+        st.caption(plain(note))
+    if maps.about.parts:
+        details("What was read", partial(_modules, maps, part), "inside:read")
+    return replace(ref, revision=str(part)), ModelInputs(picture=maps.picture)
+
+
+def _modules(maps: foreign.OwnMaps, part: int) -> None:
+    trace = maps.readings[part].trace
+    table(
+        ("layer", "module", "attends by", "tokens", "heads", "off by"),
+        [
+            (
+                f"{KINDS[item.kind]} {item.layer_name}",
+                name,
+                function,
+                "{1} × {2}".format(*item.weights.shape),
+                str(len(item.weights)),
+                number(error),
+            )
+            for item, (name, function, error) in zip(
+                trace.maps, maps.about.parts[part].modules, strict=True
+            )
+        ],
+        caption="The modules whose attention was read",
+        left=3,
+        markers=False,
+    )
+    caption(
+        "Off by: how far weights × values are from what the module returned, as a share of the largest value."
+    )
+
+
+PANELS = {OTHER: other_panel, ARRAYS: array_panel, OWN_MODEL: own_model_panel}
 
 
 def folders_allowed() -> bool:

@@ -37,6 +37,7 @@ from core.pretrained import (
     Pretrained,
     PretrainedError,
     Reading,
+    foreign,
     hub,
     lab_models,
     load_folder,
@@ -95,7 +96,7 @@ def _in_run(name: str) -> Path | None:
 
 
 T = TypeVar("T")
-Source = Literal["embedded", "lab", "hub", "folder", "array"]
+Source = Literal["embedded", "lab", "hub", "folder", "array", "file"]
 Lines = tuple[set[str], str]  # imports, and the code that needs them
 
 # What the models of the list do, in a few words; what stands between that and the name
@@ -118,7 +119,8 @@ SUGGESTED = hub.HOSTED_MODELS[:3]
 class ModelRef:
     """A model's source and name; `revision` is a hub branch, tag or commit, or a folder's modification time.
 
-    With `seed` it is a copy of that model with random weights.
+    Of arrays it is the place of those of one size. A file is one of Python, whose maps become arrays. With `seed` it is
+    a copy of that model with random weights.
     """
 
     source: Source
@@ -162,6 +164,8 @@ def parse_model(text: str) -> ModelRef:
         re.match(r"[/\\]{2}", text),  # Windows would log in there because of a link
         f"{text[:80]} is on another computer; copy its folder here, and type that path.",
     )
+    if text.endswith(".py"):
+        return ModelRef("file", text)
     if re.match(r"[/~.\\]|[A-Za-z]:\\", text):
         return ModelRef("folder", text)
     repo, revision = hub.parse(text)
@@ -185,19 +189,33 @@ def stored_bytes(ref: ModelRef) -> int:
 class Upload:
     file: str
     tokens: str
-    reading: Reading
+    maps: foreign.OwnMaps
 
 
 def store_upload(data: bytes, name: str, tokens: str) -> str:
-    """Read an uploaded file and store its reading; returns its name for `upload`. PretrainedError if it is invalid."""
-    digest = hashlib.sha256(b"\0".join((data, name.encode(), tokens.encode()))).hexdigest()[:12]
-    # The uploads of each person of a public copy are their own.
-    store().get(
-        "uploads",
-        (str(runs_folder()), digest),
-        lambda: Upload(name, tokens, model_inputs.read_arrays(data, name, tokens)),
+    """Read an uploaded file and store its maps; returns its name for `upload`. PretrainedError if it is invalid."""
+    return _stored_maps(
+        b"\0".join((data, name.encode(), tokens.encode())),
+        lambda: Upload(name, tokens, foreign.read_maps(data, name, tokens)),
     )
-    return f"{name} (array {digest})"
+
+
+def store_file(path: Path) -> str:
+    """Run a person's Python file, unless it and those beside it are as they were, and store its maps as an upload."""
+    beside = [(str(one), one.stat().st_mtime_ns) for one in sorted(path.parent.glob("*.py"))]
+
+    def run() -> Upload:
+        data = foreign.record(path, half=False)
+        return Upload(path.name, "", foreign.read_maps(data, path.name))
+
+    return _stored_maps(repr((str(path), beside)).encode(), run)
+
+
+def _stored_maps(of: bytes, make: Callable[[], Upload]) -> str:
+    digest = hashlib.sha256(of).hexdigest()[:12]
+    # The uploads of each person of a public copy are their own.
+    stored = store().get("uploads", (str(runs_folder()), digest), make)
+    return f"{stored.file} (array {digest})"
 
 
 def upload(name: str) -> Upload:
@@ -271,7 +289,11 @@ def _made(arg: Any) -> Any:
 
 def reading_of(ref: ModelRef, inputs: ModelInputs) -> Reading:
     """The model's reading of its inputs, shared by all sessions; never change it."""
-    reading = upload(ref.name).reading if ref.source == "array" else shared(_read, ref, inputs)
+    reading = (
+        upload(ref.name).maps.readings[int(ref.revision or 0)]
+        if ref.source == "array"
+        else shared(_read, ref, inputs)
+    )
     return recorded(read, (ref, inputs), reading)
 
 
@@ -307,15 +329,17 @@ def model_cell(ref: ModelRef, name: str = "model") -> Cell:
     if ref.source == "array":
         array = upload(ref.name)
         more = f", {array.tokens!r}" if array.tokens.strip() else ""
+        is_code = array.file.endswith(".py")
+        data = "record(file, half=False)" if is_code else "file.read_bytes()"
         return Cell(
             words,
             f"""
 from pathlib import Path
 
-from core.pretrained.model_inputs import read_arrays
+from core.pretrained.foreign import {"read_maps, record" if is_code else "read_maps"}
 
 file = Path({array.file!r})  # your own file
-reading = read_arrays(file.read_bytes(), file.name{more})
+reading = read_maps({data}, file.name{more}).readings[{ref.revision or 0}]
 """,
         )
     imports, line = model_lines(ref, name)

@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from streamlit.testing.v1 import AppTest
 
 from core.pretrained import PretrainedError
+from core.pretrained.foreign import record
 from core.pretrained.model_inputs import decode_picture, decode_wav, read_arrays
 from dashboard.fields.model import OTHER, example_arrays, full_name
 from dashboard.server.session import CURRENT
@@ -20,6 +21,7 @@ from dashboard.ui.models import EMBEDDED, WRITES, ModelRef, downloads, folder_na
 from tests.cases import wait_for
 from tests.pages.app import set_state
 from tests.pretrained.fake_hub import COMMIT, Repo, bert_files, serving
+from tests.pretrained.test_foreign import BY_HAND, UNET, write as write_model
 from tests.tiny_models import FAMILIES, save
 
 
@@ -362,3 +364,77 @@ def test_a_longer_name_may_be_typed(tmp_path, monkeypatch):
     ):
         monkeypatch.setenv("ATTENTION_LAB_FOLDERS", allowed)
         assert full_name(before, typed) == name
+
+
+# A model that a person wrote.
+
+
+OWN = "Your own model…"
+
+
+@pytest.fixture
+def local(monkeypatch):
+    monkeypatch.setattr("dashboard.fields.model.is_local", lambda *_: True)
+    monkeypatch.setattr("dashboard.fields.model.allowed_files", set())
+
+
+def test_a_python_file_is_a_source_and_follows_its_file(app, tmp_path, local):
+    choose(app.run(), OWN)
+    assert "def build():" in code_text(app) and "KEYS" in message_text(app)
+    path = write_model(tmp_path, BY_HAND)
+    app.text_input(key="inside:own-file").set_value(f' "{path}" ').run()
+    assert code_text(app).startswith("array mine.py (array ")
+    assert "(2, 2) ('causal',) the cat sat down" in code_text(app)
+    assert app.query_params["inside:model"] == str(path)
+    write_model(tmp_path, BY_HAND.replace("Attention(), Attention()", "Attention()"))
+    assert "(1, 2) ('causal',)" in code_text(app.run())
+    write_model(tmp_path, BY_HAND.replace("/ 2", "/ two"))
+    assert code_text(app.run()) == "nothing"
+    assert "mine.py, line 13: NameError: name 'two' is not defined." in message_text(app)
+
+
+def test_a_link_to_a_python_file_asks_before_it_runs(tmp_path, local):
+    path = write_model(tmp_path, f"open({str(tmp_path / 'ran')!r}, 'w').close()\n{BY_HAND}")
+    app = opened(path)
+    assert code_text(app) == "nothing" and not (tmp_path / "ran").exists()
+    assert "runs with all your rights" in message_text(app)
+    button(app, "Run").click().run()
+    assert code_text(app).startswith("array mine.py") and (tmp_path / "ran").exists()
+    app = set_state(app, "needs", ("model",))
+    assert "mine.py has attention weights only; this page needs a model" in message_text(app)
+    (tmp_path / "mine.py").unlink()
+    assert "There is no file" in message_text(set_state(app, "needs", ()))
+
+
+@pytest.mark.parametrize("hosted", ["1", ""])
+def test_no_code_of_visitors_runs(tmp_path, monkeypatch, hosted):
+    monkeypatch.setenv("ATTENTION_LAB_HOSTED", hosted)
+    monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")  # opens folders to visitors, and runs nothing
+    monkeypatch.setattr("dashboard.fields.model.is_local", lambda *_: bool(hosted))
+    monkeypatch.setattr("core.pretrained.foreign.record", lambda *_, **__: pytest.fail("ran"))
+    for name in (OWN, write_model(tmp_path, BY_HAND)):
+        app = opened(name)
+        assert code_text(app) == "nothing" and not app.button
+        assert "attention-lab record my_model.py -o maps.zip" in message_text(app)
+
+
+def test_a_file_of_maps_opens_in_each_size(app, tmp_path):
+    data = record(write_model(tmp_path, UNET + "\nTOKENS = 'one two'"))
+    choose(app.run(), "Your own arrays…")
+    app.file_uploader(key="inside:array-file").set_value(("maps.zip", data, "")).run()
+    assert "(1, 2) ('self',) 0,0 0,1" in code_text(app)
+    assert "TOKENS has 2 words" in message_text(app)
+    sizes = app.selectbox(key="inside:maps")
+    assert len(sizes.options) == 3
+    sizes.set_value(sizes.options[2]).run()
+    assert "(1, 2) ('cross',) a red house | 0,0 0,1" in code_text(app)
+    link = {"inside:model": app.query_params["inside:model"], "inside:maps": sizes.options[2]}
+    again = AppTest.from_function(chooser, default_timeout=60)
+    for name, value in link.items():
+        again.query_params[name] = value
+    assert code_text(again.run()) == code_text(app)
+    # another file has other sizes
+    data = record(write_model(tmp_path, UNET.replace("3, 8, 2, 2", "3, 8, 3, 3")))
+    choose(again, "Your own arrays…")
+    again.file_uploader(key="inside:array-file").set_value(("other.zip", data, "")).run()
+    assert "(1, 2) ('self',) 0,0 0,1" in code_text(again) and not again.exception
