@@ -33,7 +33,7 @@ class Controls(lab.Fields, page="pretrained"):
     ).when(lambda c: len(c.reading.trace.kinds) > 1)
     show = lab.Segmented[Literal["both", "matrix", "lines"]](
         "Show",
-        lambda c: SHOWS | {"both": "Matrix and picture"} if c.lines[0].grid else SHOWS,
+        lambda c: SHOWS | {"both": "Matrix and picture"} if any(line.grid for line in c.lines) else SHOWS,
         help="How the picked head is drawn.",
         also={"label_visibility": "collapsed"},
     )

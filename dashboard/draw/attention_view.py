@@ -255,12 +255,16 @@ PATCH_PIXELS = 384  # pixels across and down that are sent
 
 @dataclass(frozen=True, eq=False)
 class Patches:
-    """A picture (H, W) or (H, W, 3), uint8 or float 0 to 1, in patches row by row, from token ``first`` on."""
+    """A picture (H, W) or (H, W, 3), uint8 or float 0 to 1, in patches row by row, from token ``first`` on.
+
+    They are keys of the map, and where there are as many queries these too; with ``queries`` they are queries alone.
+    """
 
     picture: np.ndarray
     rows: int
     columns: int
     first: int = 0
+    queries: bool = False
 
     @classmethod
     def of(cls, picture: Array | None, line: Line) -> Patches | None:
@@ -284,6 +288,7 @@ class Patches:
             "rows": self.rows,
             "cols": self.columns,
             "first": self.first,
+            "queries": self.queries,
             "bytes": encode(pixels),
         }
 

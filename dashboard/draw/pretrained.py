@@ -28,15 +28,17 @@ SENTENCES: dict[Sentences, str] = {
 
 
 def patches_of(view: TraceView, inputs: ModelInputs) -> Patches | None:
-    """The picture and its patches, where all of these are tokens of the map, in order."""
-    grid, (rows, columns) = view.rows.grid, (view.transform.rows, view.transform.columns)
-    if grid is None or inputs.picture is None or len(rows) != len(columns):
+    """The picture and its patches, where all of these are keys or queries of the map, or both, in order."""
+    lines = (view.columns, view.transform.columns), (view.rows, view.transform.rows)
+    sides = [(len(line), line.grid, shown) for line, shown in lines if line.grid]
+    if inputs.picture is None or not sides:
         return None
-    patches = single_tokens(len(view.rows))[-grid[0] * grid[1] :]
-    first = len(rows) - len(patches)
-    if not rows[first:] == columns[first:] == patches:
+    size, grid, shown = sides[0]
+    patches = single_tokens(size)[-grid[0] * grid[1] :]
+    first = len(shown) - len(patches)
+    if any(shown[first:] != patches for *_, shown in sides):
         return None
-    return Patches(inputs.picture.numpy(), *grid, first=first)
+    return Patches(inputs.picture.numpy(), *grid, first, queries=view.columns.grid is None)
 
 
 def called(tokens: tuple[str, ...], index: int) -> str:
@@ -145,7 +147,7 @@ def conditions(reading: Reading, view: TraceView, options: Mapping[str, Any]) ->
         ),
         (reading.note, plain(reading.note or "")),
         (
-            view.rows.grid,
+            view.rows.grid or view.columns.grid,
             "A patch is named by its row and its column, from 0: 2,1 is in row 2, column 1.",
         ),
         (True, "A weight shows where a head attends, not what the head does with the value there."),

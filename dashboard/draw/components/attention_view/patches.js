@@ -10,6 +10,7 @@ import { largestOf } from "../lib/reading.js";
 import { rgba } from "../lib/theme.js";
 import { cellOf, ownOf } from "../lib/tokens.js";
 import { lineColour } from "./lines.js";
+import { pickedCell } from "./state.js";
 
 const PICTURE_MOST = 420; // px
 
@@ -43,42 +44,51 @@ function patchBox(view, box, token) {
   return { x: box.x + (p % cols) * w, y: box.y + Math.floor(p / cols) * h, w, h };
 }
 
-/** Blue ink, stronger with the weight. @param {AttentionView} view @param {PictureBox} box @param {Cell | null} picked */
-export function drawPatches(ctx, view, box, picked) {
-  const { theme, current } = view;
+/** Blue ink, stronger with the weight: of the picked row, or of its key where the patches are queries alone. */
+export function drawPatches(ctx, /** @type {AttentionView} */ view, /** @type {PictureBox} */ box, picked) {
+  const { theme, current, patches: { queries, first } } = view, { cols } = current;
   ctx.textAlign = "left";
   ctx.textBaseline = "middle";
   if (!picked) return write(ctx, theme, "Point at a row to see where it looks", box.x, box.y - 14);
+  const column = picked.j >= 0 ? picked.j : largestOf(view, picked.i);
+  const [side, count] = queries ? ["rows", current.rows] : ["cols", cols];
+  const weight = (p) => current.values[queries ? p * cols + column : picked.i * cols + p];
   let most = 0, elsewhere = 0;
-  for (let j = 0; j < current.cols; j++) {
-    const value = current.values[picked.i * current.cols + j];
-    if (patchBox(view, box, ownOf(view, "cols", j))) most = Math.max(most, Math.abs(value));
-    else elsewhere += value;
+  for (let p = 0; p < count; p++) {
+    if (patchBox(view, box, ownOf(view, side, p))) most = Math.max(most, Math.abs(weight(p)));
+    else elsewhere += weight(p);
   }
-  for (let j = 0; j < current.cols; j++) {
-    const at = patchBox(view, box, ownOf(view, "cols", j));
+  for (let p = 0; p < count; p++) {
+    const at = patchBox(view, box, ownOf(view, side, p));
     if (!at) continue;
-    const value = visibleValue(view, current.values[picked.i * current.cols + j]);
+    const value = visibleValue(view, weight(p));
     ctx.globalAlpha = most ? (0.85 * Math.abs(value)) / most : 0;
     ctx.fillStyle = lineColour(view, value, rgba(theme.line, 1));
     ctx.fillRect(at.x, at.y, at.w, at.h);
   }
   ctx.globalAlpha = 1;
-  // Rows are patches themselves only where there are as many of them as columns.
-  const own = current.rows === current.cols && patchBox(view, box, ownOf(view, "rows", picked.i));
+  const own = rowsArePatches(view) && patchBox(view, box, ownOf(view, "rows", picked.i));
   if (own) outline(ctx, own.x, own.y, own.w, own.h, 2.5, theme.pick);
-  const key = picked.j >= 0 && patchBox(view, box, ownOf(view, "cols", picked.j));
+  const key = !queries && picked.j >= 0 && patchBox(view, box, ownOf(view, "cols", picked.j));
   if (key) outline(ctx, key.x, key.y, key.w, key.h, 1.5, theme.text);
-  const rest = view.patches.first ? `; ${number(elsewhere)} goes to tokens outside the picture` : "";
-  const text = `${view.queries[picked.i]} attends to: full blue is ${scaleEnd(most)}${rest}`;
-  write(ctx, theme, text, box.x, box.y - 14, { room: view.width - box.x });
+  const rest = first && !queries ? `; ${number(elsewhere)} goes to tokens outside the picture` : "";
+  const what = queries ? `The weight of each patch on ${view.keys[column]}` : `${view.queries[picked.i]} attends to`;
+  write(ctx, theme, `${what}: full blue is ${scaleEnd(most)}${rest}`, box.x, box.y - 14, { room: view.width - box.x });
 }
 
-/** The pointer on the picture picks the patch as a query, read at its largest weight. @param {AttentionView} view */
+/** Whether rows are patches: they alone, or as many as the columns that are. @param {AttentionView} view */
+const rowsArePatches = ({ patches, current }) => patches.queries || current.rows === current.cols;
+
+/** The pointer on the picture picks the patch as a query, read at its largest weight; else as a key of the picked row.
+ * @param {AttentionView} view */
 export function patchAt(view, box, x, y) {
   if (!box || x < box.x || y < box.y || x >= box.x + box.w || y >= box.y + box.h) return null;
   const { rows, cols, first } = view.patches;
   const p = Math.floor(((y - box.y) / box.h) * rows) * cols + Math.floor(((x - box.x) / box.w) * cols);
+  if (!rowsArePatches(view)) {
+    const j = cellOf(view, "cols", first + p);
+    return j < 0 || j >= view.current.cols ? null : { i: pickedCell(view)?.i ?? 0, j };
+  }
   const i = cellOf(view, "rows", first + p);
   return i < 0 || i >= view.current.rows ? null : { i, j: largestOf(view, i) };
 }

@@ -36,7 +36,9 @@ export interface AttentionView extends Pointed, MapView {
   frames?: { rows: number; cols: number; steps: number[]; values: Float32Array };
   frameIndex: number;
   grid?: { layer: number; rows: number; cols: number; heads: Uint8Array[] }[];
-  patches?: { wide: number; high: number; rows: number; cols: number; first: number; bytes: string } | null;
+  patches?: {
+    wide: number; high: number; rows: number; cols: number; first: number; queries: boolean; bytes: string;
+  } | null;
   hoverHead?: Head | null;
   point?: { x: number; y: number } | null;
   current: Values;
