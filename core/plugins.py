@@ -68,6 +68,12 @@ def load_plugins() -> None:
         _report(f"Plug-in {describe(problem, file)}")
 
 
+def files_with(name: str) -> list[str]:
+    """The paths of the plug-ins that define this name."""
+    loaded = [one for key, one in list(sys.modules.items()) if key.startswith(f"{PACKAGE}.")]
+    return [str(one.__file__) for one in loaded if hasattr(one, name)]
+
+
 def describe(error: BaseException, file: Path | None = None) -> str:
     """An error in one sentence: the last line of `file` that ran (else of any file), and the message."""
     text, place = " ".join(str(error).split()), f"{file.name}: " if file else ""

@@ -402,7 +402,8 @@ def csv_button(label: str, name: str, data: Callable[[], bytes]) -> None:
 def draw_syntax(choice: lab.ModelChoice) -> None:
     if choice.pretrained is None:
         st.info(
-            "An uploaded array has no text, so it has no syntax to show.", icon=":material/info:"
+            "Maps without their model have no text, so they have no syntax to show.",
+            icon=":material/info:",
         )
         return
     kind, (relation_column, head_column, file_column) = kind_and_columns(choice, 3)
@@ -571,7 +572,8 @@ def one_sentence(
 def draw_tests(choice: lab.ModelChoice) -> None:
     if choice.pretrained is None:
         st.info(
-            "An uploaded array reads no other text, so it cannot be tested.", icon=":material/info:"
+            "Maps without their model read no other text, so they cannot be tested.",
+            icon=":material/info:",
         )
         return
     kind, (test_column, head_column) = kind_and_columns(choice, 2)

@@ -248,7 +248,7 @@ def _grid_of(size: int, grid: Grid) -> Grid:
 def _png(image: Any, folder: Path) -> bytes:
     """A picture (H, W, 3), or that of a path, as a PNG of at most 512 pixels an edge."""
     if isinstance(image, str | Path):
-        pixels = decode_picture((folder / image).read_bytes()).numpy()
+        picture = decode_picture((folder / image).read_bytes())
     else:
         pixels = to_numpy(image)
         reject_if(
@@ -257,8 +257,8 @@ def _png(image: Any, folder: Path) -> bytes:
         )
         if pixels.dtype != np.uint8:
             pixels = np.rint(pixels.clip(0, 1) * 255).astype(np.uint8)
-        pixels = small(Image.fromarray(pixels)).numpy()
-    Image.fromarray(pixels).save(out := io.BytesIO(), "PNG")
+        picture = small(Image.fromarray(pixels))
+    Image.fromarray(picture.numpy()).save(out := io.BytesIO(), "PNG")
     return out.getvalue()
 
 

@@ -17,7 +17,7 @@ from core.entries import ConfigError
 from core.files import hosted, without_paths
 from core.interpret.evidence import Baseline, Question
 from core.interpret.roles import ROLES
-from core.interpret.trace import Head, Kind
+from core.interpret.trace import AttentionTrace, Head, Kind
 from core.pretrained import (
     LAB_MODELS,
     WRITER,
@@ -88,11 +88,12 @@ from dashboard.ui.models import (
     study_of,
     upload,
 )
-from dashboard.ui.panels import caption, details, draw_chart, pressed_point, room, table, theme
+from dashboard.ui.panels import caption, draw_chart, pressed_point, room, table, theme
 
 MISSING = {
     "weights": "has no attention weights, which this page needs; When it decides and Generate do not.",
-    "model": "has attention weights only; this page needs a model that it can load and run.",
+    "model": "has attention weights only; this page runs parts of a model, so it needs one of the list, of the hub or "
+    "of a folder.",
     "qkv": "{}. So its queries, keys and values, which this page needs, are not read.",
     "head": "outputs an embedding; this page needs a model that outputs words or classes.",
     "tokens": "gives no probabilities to tokens; this page needs a model that fills masks or writes text.",
@@ -190,12 +191,6 @@ def choose_model(
             choice = ModelChoice(ref, inputs, pretrained)
             if at_once and has_inputs:
                 read_inputs(choice)
-            if pretrained is None:
-                layers, heads = choice.reading.trace.shape
-                right.caption(
-                    f"{plain(choice.reading.trace.source)}: {layers} layer{'s' * (layers > 1)} of {heads} "
-                    f"head{'s' * (heads > 1)}, {len(choice.reading.source)} tokens."
-                )
             if inputs.text:
                 describe(text=inputs.text)
             return choice
@@ -240,7 +235,7 @@ def model_box(container: Any, usual: ModelRef, panels: tuple[str, ...] = (OTHER,
         if typed := state.get(MODEL):
             state[MODEL] = full_name(state.get(BEFORE, ""), typed)
 
-    own = [str(path) for path in sorted(allowed_files)] if code_allowed() else []
+    own = plugins.files_with("build") if code_allowed() else []
     current = filter(None, [state.get(MODEL) or name_in(st.query_params.get(MODEL, ""))])
     some = f"one of these models of the Hugging Face hub: {', '.join(hub.allowed_models())}."
     more = some if hosted() else "any BERT, GPT-2, T5 … of the Hugging Face hub, as owner/name."
@@ -534,7 +529,7 @@ def _own_model(name: str) -> ModelRef | None:
 
 
 def _own_maps(ref: ModelRef) -> tuple[ModelRef, ModelInputs]:
-    """Say what was read of a model and what was not, and draw the choice among maps of several sizes."""
+    """Say which maps there are, and what was not read; draw the choice among maps of several sizes."""
     maps, part = upload(ref.name).maps, 0
     if len(maps.readings) > 1:
         labels = maps.labels
@@ -547,13 +542,21 @@ def _own_maps(ref: ModelRef) -> tuple[ModelRef, ModelInputs]:
         part = labels.index(label)
     for note in maps.about.notes:
         st.caption(plain(note))
-    if maps.about.parts:
-        details("What was read", partial(_modules, maps, part), "inside:read")
+    trace = maps.readings[part].trace
+    layers, heads = trace.shape
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.caption(
+            f"{plain(trace.source)}: {layers} layer{'s' * (layers > 1)} of {heads} head{'s' * (heads > 1)}, "
+            f"{len(trace.maps[-1].keys)} tokens.",
+            width="content",
+        )
+        if maps.about.parts:
+            with st.popover("What was read", icon=":material/list:"):
+                _modules(trace, maps.about.parts[part])
     return replace(ref, revision=str(part)), ModelInputs(picture=maps.picture)
 
 
-def _modules(maps: foreign.OwnMaps, part: int) -> None:
-    trace = maps.readings[part].trace
+def _modules(trace: AttentionTrace, part: foreign.Part) -> None:
     table(
         ("layer", "module", "attends by", "tokens", "heads", "off by"),
         [
@@ -565,9 +568,7 @@ def _modules(maps: foreign.OwnMaps, part: int) -> None:
                 str(len(item.weights)),
                 number(error),
             )
-            for item, (name, function, error) in zip(
-                trace.maps, maps.about.parts[part].modules, strict=True
-            )
+            for item, (name, function, error) in zip(trace.maps, part.modules, strict=True)
         ],
         caption="The modules whose attention was read",
         left=3,

@@ -3,6 +3,7 @@ import test from "node:test";
 
 import { filmFrames, frameOf } from "../../dashboard/draw/components/attention_view/film.js";
 import { decodeGrid, headAt, layoutGrid } from "../../dashboard/draw/components/attention_view/grid.js";
+import { patchAt } from "../../dashboard/draw/components/attention_view/patches.js";
 import { isPinned, otherPins, otherRows, pickedCell, rangeOf, setCurrent } from "../../dashboard/draw/components/attention_view/state.js";
 import { readDrawing, writeDrawing } from "../../dashboard/draw/components/mask_board/drawing.js";
 import { differenceOf } from "../../dashboard/draw/components/multiples/tiles.js";
@@ -38,6 +39,17 @@ test("pins keep their tokens, and the newest is read while nothing is under the 
   assert.deepEqual(otherPins(view, { i: 1, j: 1 }), [[10, 0]]);
   assert.deepEqual(otherRows(view, 1), [0]);
   assert.deepEqual(pickedCell({ ...view, pins: [], query: 12 }), { i: 1, j: -1 });
+});
+
+test("a point of the picture is a query, or a key of the picked row where only keys are patches", () => {
+  const values = Float32Array.of(0.1, 0.9, 0.8, 0.2, 0.7, 0.3, 0.4, 0.6);
+  const view = { query: 0, pins: [], hover: null, edges: { rows: [0, 1, 2, 3, 4], cols: [0, 1, 2] }, window: { r0: 0, r1: 4, c0: 0, c1: 2 } };
+  const box = { x: 10, y: 10, w: 100, h: 100 }, patches = { rows: 2, cols: 2, first: 0, queries: true };
+  assert.deepEqual(patchAt({ ...view, patches, current: { rows: 4, cols: 2, values } }, box, 80, 80), { i: 3, j: 1 });
+  const turned = { ...view, edges: { rows: [0, 1, 2], cols: [0, 1, 2, 3, 4] }, window: { r0: 0, r1: 2, c0: 0, c1: 4 }, query: 1 };
+  const keys = { ...turned, patches: { ...patches, queries: false }, current: { rows: 2, cols: 4, values } };
+  assert.deepEqual(patchAt(keys, box, 20, 80), { i: 1, j: 2 });
+  assert.equal(patchAt(keys, box, 5, 80), null);
 });
 
 test("the film shows the picked frame, the last, and others that do not touch them", () => {

@@ -2,8 +2,10 @@
 
 import io
 import json
+import sys
 import wave
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -11,13 +13,22 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 from streamlit.testing.v1 import AppTest
 
+from core import plugins
 from core.pretrained import PretrainedError
 from core.pretrained.foreign import record
 from core.pretrained.model_inputs import decode_picture, decode_wav, read_arrays
 from dashboard.fields.model import OTHER, example_arrays, full_name
 from dashboard.server.session import CURRENT
 from dashboard.server.visitors import is_local
-from dashboard.ui.models import EMBEDDED, WRITES, ModelRef, downloads, folder_name, stored_bytes
+from dashboard.ui.models import (
+    EMBEDDED,
+    WRITES,
+    ModelRef,
+    downloads,
+    folder_name,
+    model_cell,
+    stored_bytes,
+)
 from tests.cases import wait_for
 from tests.pages.app import set_state
 from tests.pretrained.fake_hub import COMMIT, Repo, bert_files, serving
@@ -378,7 +389,7 @@ def local(monkeypatch):
     monkeypatch.setattr("dashboard.fields.model.allowed_files", set())
 
 
-def test_a_python_file_is_a_source_and_follows_its_file(app, tmp_path, local):
+def test_a_python_file_is_a_source_and_follows_its_file(app, tmp_path, local, monkeypatch):
     choose(app.run(), OWN)
     assert "def build():" in code_text(app) and "KEYS" in message_text(app)
     path = write_model(tmp_path, BY_HAND)
@@ -386,6 +397,11 @@ def test_a_python_file_is_a_source_and_follows_its_file(app, tmp_path, local):
     assert code_text(app).startswith("array mine.py (array ")
     assert "(2, 2) ('causal',) the cat sat down" in code_text(app)
     assert app.query_params["inside:model"] == str(path)
+    name = code_text(app).removeprefix("array ").partition(" (2, ")[0]
+    scope: dict = {}
+    monkeypatch.chdir(tmp_path)  # its script, beside the person's file
+    exec(model_cell(ModelRef("array", name, "0")).code, scope)
+    assert scope["reading"].trace.shape == (2, 2)
     write_model(tmp_path, BY_HAND.replace("Attention(), Attention()", "Attention()"))
     assert "(1, 2) ('causal',)" in code_text(app.run())
     write_model(tmp_path, BY_HAND.replace("/ 2", "/ two"))
@@ -401,7 +417,9 @@ def test_a_link_to_a_python_file_asks_before_it_runs(tmp_path, local):
     button(app, "Run").click().run()
     assert code_text(app).startswith("array mine.py") and (tmp_path / "ran").exists()
     app = set_state(app, "needs", ("model",))
-    assert "mine.py has attention weights only; this page needs a model" in message_text(app)
+    assert "mine.py has attention weights only; this page runs parts of a model" in message_text(
+        app
+    )
     (tmp_path / "mine.py").unlink()
     assert "There is no file" in message_text(set_state(app, "needs", ()))
 
@@ -416,6 +434,15 @@ def test_no_code_of_visitors_runs(tmp_path, monkeypatch, hosted):
         app = opened(name)
         assert code_text(app) == "nothing" and not app.button
         assert "attention-lab record my_model.py -o maps.zip" in message_text(app)
+
+
+def test_plug_ins_with_a_model_stand_in_the_list(app, tmp_path, local, monkeypatch):
+    path, module = write_model(tmp_path, BY_HAND), ModuleType("mine")
+    module.__file__, module.build = str(path), None
+    monkeypatch.setitem(sys.modules, f"{plugins.PACKAGE}.mine", module)
+    monkeypatch.setenv(plugins.VARIABLE, str(tmp_path))
+    assert str(path) in app.run().selectbox(key="inside:model").options
+    assert code_text(choose(app, str(path))).startswith("array mine.py")
 
 
 def test_a_file_of_maps_opens_in_each_size(app, tmp_path):

@@ -205,6 +205,20 @@ def test_a_picture_is_shown():
     assert patches_of(all_of, ModelInputs()) is None
 
 
+@each(("rows", "columns", "queries"), [(8, 5, False), (5, 8, True), (8, 8, None)])
+def test_patches_lie_over_the_picture_on_one_side_of_a_map(rows, columns, queries):
+    patches = Line(
+        (0,) * 5, tuple("xabcd"), (True, *[False] * 4), (None, 0, 1, 2, 3), (0,) * 5, (2, 2)
+    )
+    lines = [patches if count == 5 else LINE for count in (rows, columns)]
+    given = ModelInputs(picture=Array.of(np.zeros((4, 4), np.float32)))
+    seen = TraceView(traced(np.zeros((1, 1, 8, 8))), MapTransform.plain(rows, columns), *lines)
+    drawn = patches_of(seen, given)
+    assert (drawn and (drawn.first, drawn.queries)) == (None if queries is None else (1, queries))
+    turned = replace(seen, transform=replace(seen.transform, rows=seen.transform.rows[::-1]))
+    assert (patches_of(turned, given) is None) == (queries is not False)
+
+
 def test_even_attention_lies_on_what_a_row_sees():
     weights, names = np.tri(4, dtype=np.float32)[None], tuple("abcd")
     item = AttentionMap("causal", 0, weights, names, names, np.tri(4) > 0)
