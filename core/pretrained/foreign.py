@@ -111,7 +111,7 @@ def record(path: Path, half: bool = True) -> bytes:
     PretrainedError for what is missing or fails in it, with the line.
     """
     try:
-        with _imported(path) as file:
+        with _imported(path) as file, torch.random.fork_rng(devices=[]):  # its seeds are its own
             for name, what in (
                 ("build", "build(), which returns the nn.Module"),
                 ("inputs", "INPUTS or inputs(), the example that the model reads"),
@@ -186,13 +186,14 @@ def _packed(read: ModuleReading, file: dict[str, Any], path: Path, half: bool) -
         notes.append(f"Maps of more than {MAX_WHOLE} tokens are drawn in blocks of tokens.")
     # Lines of one length are the same tokens: the person's, the patches of the picture, or numbers.
     named = {len(one): one for one in words.values()}
-    sizes = sorted({size for call, _ in drawn if call.pool == 1 for size in call.shape[2:]})
+    sizes = sorted({size for call, _ in drawn for size in call.shape[2:]})
     for name, one in words.items():
         if one and len(one) not in sizes:
             notes.append(f"{name} has {len(one)} words; maps have {_listed(sizes)} tokens.")
     grids = dict[int, tuple[int, int]]()
     for size in sizes:
-        if size not in named and picture and (grid := _grid_of(size, file.get("GRID"))):
+        fits = picture and size <= MAX_WHOLE and size not in named
+        if fits and (grid := _grid_of(size, file.get("GRID"))):
             grids[size], patches = grid, [f"{i},{j}" for i, j in np.ndindex(grid)]
             named[size] = ("[class]",) * (size - len(patches)) + tuple(patches)
         named.setdefault(size, tuple(map(str, range(size))))
@@ -203,11 +204,16 @@ def _packed(read: ModuleReading, file: dict[str, Any], path: Path, half: bool) -
         for call, item in drawn
     ]
     # Maps of one size are drawn together, and those of an encoder and a decoder with the cross-attention between them.
+    kinds = {(item.kind, pair[1]) for (_, item), pair in zip(drawn, pairs, strict=True)}
+    homes = {
+        kind: pair
+        for pair in pairs
+        if (both := {("causal", pair[0]), ("self", pair[1])}) <= kinds and pair[0] != pair[1]
+        for kind in both
+    }
     groups = defaultdict[tuple[Words, Words], list[Read]](list)
     for one, pair in zip(drawn, pairs, strict=True):
-        side = one[1].kind != "causal"
-        home = (cross for cross in pairs if cross[0] != cross[1] and pair == (cross[side],) * 2)
-        groups[next(home, pair)].append(one)
+        groups[homes.get((one[1].kind, pair[1]), pair)].append(one)
     parts, files = [], dict[str, bytes]()
     for (rows, columns), many in sorted(groups.items(), key=lambda one: -len(one[1])):
         many.sort(key=lambda one: KINDS.index(one[1].kind))

@@ -39,6 +39,7 @@ from core.pretrained import (
     reject_if,
     sampling_rate,
     top_candidates,
+    wrap_errors,
 )
 from core.settings import settings
 from core.tasks import grammar
@@ -456,9 +457,7 @@ def example_arrays() -> bytes:
 # A person's own model: a Python file, which runs only for who sits at this computer, and only once it was asked for.
 
 
-allowed_files: set[Path] = (
-    set()
-)  # that a person of this computer has let run since the server began
+allowed_files: set[str] = set()  # that a person of this computer has let run since the server began
 
 EXAMPLE = """\
 import torch
@@ -477,9 +476,9 @@ def code_allowed() -> bool:
     return folders_allowed() and is_local(st.context.ip_address, st.context.headers)
 
 
-def allow_file(path: Path) -> None:
-    allowed_files.add(path)
-    select_model(str(path))
+def allow_file(name: str) -> None:
+    allowed_files.add(name)
+    select_model(name)
 
 
 def own_model_panel(container: Any) -> None:
@@ -489,8 +488,8 @@ def own_model_panel(container: Any) -> None:
         return
 
     def typed() -> None:
-        if path := (st.session_state.get(OWN_FILE) or "").strip().strip("'\""):
-            allow_file(Path(path).expanduser().absolute())
+        if name := (st.session_state.get(OWN_FILE) or "").strip().strip("'\""):
+            allow_file(name)
 
     container.text_input(
         "Path of a Python file",
@@ -515,14 +514,15 @@ NO_CODE = (
 def _own_model(name: str) -> ModelRef | None:
     """The maps of the model in a Python file; None after asking whether it may run, as a link could name any file."""
     reject_if(not code_allowed(), f"{NO_CODE} Open that file under {ARRAYS}")
-    path = Path(name).expanduser().absolute()
-    reject_if(not path.is_file(), f"There is no file {path}.")
-    if path not in allowed_files and plugins.folder() != path.resolve().parent:
+    with wrap_errors(f"{name} cannot be opened"):  # another's home, or a name that no file can have
+        path = Path(name).expanduser().absolute()
+        reject_if(not path.is_file(), f"There is no file {path}.")
+    if name not in allowed_files and plugins.folder() != path.resolve().parent:
         st.info(
             f"{plain(str(path))} is Python. It runs with all your rights, so run it only if you know it.",
             icon=":material/code:",
         )
-        st.button(f"Run {plain(path.name)}", key="inside:run", on_click=allow_file, args=(path,))
+        st.button(f"Run {plain(path.name)}", key="inside:run", on_click=allow_file, args=(name,))
         return None
     with st.spinner(f"Running {plain(path.name)}"):
         return ModelRef("array", store_file(path))

@@ -422,6 +422,9 @@ def test_a_link_to_a_python_file_asks_before_it_runs(tmp_path, local):
     )
     (tmp_path / "mine.py").unlink()
     assert "There is no file" in message_text(set_state(app, "needs", ()))
+    for name in ("~nobody-of-this-name/mine.py", "mine\0.py", "//there/mine.py"):
+        app = opened(name)
+        assert code_text(app) == "nothing" and not app.exception, name
 
 
 @pytest.mark.parametrize("hosted", ["1", ""])

@@ -166,6 +166,28 @@ def test_what_is_left_out_is_said(tmp_path, code, says):
     assert says in " ".join(maps_of(tmp_path, code).about.notes)
 
 
+def test_maps_of_blocks_and_of_one_query(tmp_path):
+    """Many tokens are pooled with their words, and one query of its own, a size of its own, is no decoder."""
+    pooled = """
+class Pool(nn.Module):
+    def forward(self, x):
+        return (x[:, -1:] @ x.mT).softmax(-1) @ x
+class NoMask(Attention):
+    def forward(self, x):
+        return x + (x @ x.mT).softmax(-1) @ x
+MODEL ="""
+    code = BY_HAND.replace("Attention())", "NoMask(), Pool())").replace("MODEL =", pooled)
+    maps = maps_of(tmp_path, code)
+    assert maps.labels == tuple(
+        f"{n}. {size} × 4 tokens, 1 layer" for n, size in ((1, 4), (2, 4), (3, 1))
+    )
+    maps = maps_of(
+        tmp_path, code + "INPUTS = torch.ones(1, 1030).long()\nTOKENS = ['a', 'b'] * 515\n"
+    )
+    assert maps.about.notes == ("Maps of more than 512 tokens are drawn in blocks of tokens.",)
+    assert maps.readings[0].source.tokens[0] == "a–a"  # of three
+
+
 def test_a_file_beside_it_is_imported_anew(tmp_path):
     write(tmp_path, BY_HAND, "layers_of_mine.py")
     path = write(tmp_path, "from layers_of_mine import *\n")
