@@ -166,7 +166,7 @@ def _packed(read: ModuleReading, file: dict[str, Any], path: Path, half: bool) -
     calls = zip(read.calls, read.trace(words["TOKENS"], words["KEYS"]).maps, strict=True)
     for call, item in calls:
         if why := why_not_weights(call.name or read.source, item.weights):
-            notes.append(f"Not drawn: {why.partition('; ')[0]}.")
+            notes.append(f"Not drawn: {why.partition('; ')[0].rstrip('.')}.")
         else:
             drawn.append((call, item))
     unread = defaultdict[str, list[str]](list)

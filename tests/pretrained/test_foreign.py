@@ -178,9 +178,8 @@ class NoMask(Attention):
 MODEL ="""
     code = BY_HAND.replace("Attention())", "NoMask(), Pool())").replace("MODEL =", pooled)
     maps = maps_of(tmp_path, code)
-    assert maps.labels == tuple(
-        f"{n}. {size} × 4 tokens, 1 layer" for n, size in ((1, 4), (2, 4), (3, 1))
-    )
+    assert maps.labels == ("1. 4 × 4 tokens, 2 layers", "2. 1 × 4 tokens, 1 layer")
+    assert maps.readings[0].trace.kinds == ("self", "causal")
     maps = maps_of(
         tmp_path, code + "INPUTS = torch.ones(1, 1030).long()\nTOKENS = ['a', 'b'] * 515\n"
     )
