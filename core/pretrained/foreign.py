@@ -41,7 +41,6 @@ from core.pretrained.base import (
 )
 from core.pretrained.maps import KINDS
 from core.pretrained.model_inputs import (
-    MAX_BYTES,
     MAX_HEADER,
     MAX_NUMBERS,
     decode_picture,
@@ -285,18 +284,18 @@ def read_maps(data: bytes, name: str, tokens: str = "") -> OwnMaps:
         zipfile.ZipFile(io.BytesIO(data)) as archive,
     ):
 
-        def member(file: str, most: int = MAX_BYTES) -> bytes:
+        def member(file: str, most: int = MAX_HEADER) -> bytes:
             with archive.open(file) as stream:  # its header may lie about its size
                 unpacked = stream.read(most + 1)
             reject_if(len(unpacked) > most, f"{file} in {name} has more than {most:,} bytes.")
             return unpacked
 
-        about = msgspec.json.decode(member(ABOUT, MAX_HEADER), type=About)
+        about = msgspec.json.decode(member(ABOUT), type=About)
         reject_if(not about.parts, f"{name} holds no maps.")
         if PICTURE in archive.namelist():
-            picture = decode_picture(member(PICTURE, MAX_HEADER))
+            picture = decode_picture(member(PICTURE))
         for index, part in enumerate(about.parts):
-            reading = read_arrays(member(f"{index}.safetensors"), name)
+            reading = read_arrays(member(f"{index}.safetensors", 4 * room + MAX_HEADER), name)
             room -= sum(item.weights.size for item in reading.trace.maps)
             reject_if(room < 0, f"{name} holds more than {MAX_NUMBERS:,} weights.")
             reject_if(

@@ -53,6 +53,7 @@ from core.models.cards import card
 from core.pretrained import PretrainedError, load_folder, read
 from core.pretrained.cards import parse_card
 from core.pretrained.finetune import FineTuneConfig, own_rows, parse
+from core.pretrained.foreign import ABOUT, read_maps
 from core.pretrained.generate import SearchSettings, generate
 from core.pretrained.hub import model_folder, parse as parse_name, storage_folder
 from core.pretrained.model_inputs import decode_picture, decode_wav, read_arrays, small
@@ -957,6 +958,13 @@ HEADER = {
 }
 
 
+ABOUT_MAPS = {
+    "source": "Model",
+    "parts": [{"modules": [["layers.0", "softmax", 1e-7]], "queries": [2, 2], "keys": [2, 2]}],
+    "notes": ["Not read: x"],
+}
+
+
 def npz(**members: bytes | np.ndarray) -> bytes:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
@@ -968,7 +976,12 @@ def npz(**members: bytes | np.ndarray) -> bytes:
 
 def arrays(rng: random.Random) -> bytes:
     """An NPZ or safetensors file whose bytes, names or header are not what they were."""
-    how = rng.randrange(4)
+    how = rng.randrange(6)
+    if how > 3:
+        text = json.dumps(damaged(ABOUT_MAPS, rng, 1) if how == 4 else ABOUT_MAPS).encode()
+        maps = safetensors.save({"self_0": WEIGHTS}, {"keys": '["a","b","c","d"]'})
+        whole = npz(**{ABOUT: text, "0.safetensors": maps})
+        return whole if how == 4 else damaged_bytes(whole, rng)
     if how == 0:
         header = {
             "descr": rng.choice(DESCR),
@@ -990,7 +1003,9 @@ def arrays(rng: random.Random) -> bytes:
 
 
 def array_file(data: bytes, _: Path) -> None:
-    for item in read_arrays(data, "fuzz").trace.maps:
+    maps = read_maps(data, "fuzz")
+    assert all(label.isprintable() for label in maps.labels)
+    for item in [item for reading in maps.readings for item in reading.trace.maps]:
         assert (
             np.isfinite(item.weights).all()
             and item.weights.min() >= 0
@@ -1424,6 +1439,10 @@ def test_no_array_or_sound_takes_more():
     del bomb
     before = reset_peak()
     pytest.raises(PretrainedError, read_arrays, data, "bomb.npz").match("not a readable NPZ")
+    assert peak() - before < 60_000_000
+    data = npz(**{ABOUT: b" " * 500_000_000})
+    before = reset_peak()
+    pytest.raises(PretrainedError, read_maps, data, "bomb.zip").match("more than 4,000,000 bytes")
     assert peak() - before < 60_000_000
     for width in (2, 3, 4):
         sounds = wav(bytes(width * 8 * 192_000 * 32), 8, width, 192_000)
