@@ -55,6 +55,7 @@ ABOUT, PICTURE = (
 )  # in the zip, beside 0.safetensors, 1.safetensors, …
 MODULE = "attention_lab_model"  # the name under which a person's file is imported
 NAMED = 3  # modules of a list that are named; the others are counted
+FEWER = "Give the model a shorter input, or name the heads, as HEADS = [0, 1]."
 Grid = tuple[int, int] | None  # rows and columns of a picture's patches
 Words = tuple[str, ...]
 Read = tuple[ModuleCall, AttentionMap]
@@ -161,43 +162,57 @@ def _packed(read: ModuleReading, file: dict[str, Any], path: Path, half: bool) -
     """The zip of a reading, with what the Python file says of it."""
     words = {name: _words(file.get(name, ())) for name in ("KEYS", "TOKENS")}
     picture = _png(file["IMAGE"], path.parent) if "IMAGE" in file else None
-    notes, drawn = [], list[Read]()
-    calls = zip(read.calls, read.trace(words["TOKENS"], words["KEYS"]).maps, strict=True)
-    for call, item in calls:
-        if why := why_not_weights(call.name or read.source, item.weights):
-            notes.append(f"Not drawn: {why.partition('; ')[0].rstrip('.')}.")
-        else:
-            drawn.append((call, item))
-    unread = defaultdict[str, list[str]](list)
-    for name, why in read.unread.items():
-        unread[why].append(name)
-    notes += [f"Not read: {_listed(names)}: {why}." for why, names in unread.items()]
+    maps = read.trace(words["TOKENS"], words["KEYS"]).maps
+    why = [
+        why_not_weights(call.name or read.source, item.weights)
+        for call, item in zip(read.calls, maps, strict=True)
+    ]
+    drawn = [
+        (call, item) for call, item, wrong in zip(read.calls, maps, why, strict=True) if not wrong
+    ]
+    unread = {
+        reason: [name for name in read.unread if read.unread[name] == reason]
+        for reason in read.unread.values()
+    }
+    notes = [f"Not drawn: {one.partition('; ')[0].rstrip('.')}." for one in why if one]
+    notes += [f"Not read: {_listed(names)}: {reason}." for reason, names in unread.items()]
     reject_if(not drawn, f"No attention of {read.source} was read. {' '.join(notes)}")
-    numbers = sum(item.weights.size for _, item in drawn)
-    reject_if(
-        numbers > MAX_NUMBERS,
-        f"The maps of {path.name} hold {numbers:,} weights; at most {MAX_NUMBERS:,} are drawn. Give it a shorter "
-        "input, or name the heads, as HEADS = [0, 1].",
-    )
-    if wrong := [call.name for call, _ in drawn if not call.agrees]:
-        notes.append(f"In {_listed(wrong)} weights × values are not what the module returned.")
-    if any(call.pool > 1 for call, _ in drawn):
-        notes.append(f"Maps of more than {MAX_WHOLE} tokens are drawn in blocks of tokens.")
     # Lines of one length are the same tokens: the person's, the patches of the picture, or numbers.
     named = {len(one): one for one in words.values()}
     sizes = sorted({size for call, _ in drawn for size in call.shape[2:]})
-    for name, one in words.items():
-        if one and len(one) not in sizes:
-            notes.append(f"{name} has {len(one)} words; maps have {_listed(sizes)} tokens.")
-    grids = dict[int, tuple[int, int]]()
+    grids = {
+        size: grid
+        for size in sizes
+        if picture and size <= MAX_WHOLE and size not in named
+        if (grid := _grid_of(size, file.get("GRID")))
+    }
     for size in sizes:
-        fits = picture and size <= MAX_WHOLE and size not in named
-        if fits and (grid := _grid_of(size, file.get("GRID"))):
-            grids[size], patches = grid, [f"{i},{j}" for i, j in np.ndindex(grid)]
-            named[size] = ("[class]",) * (size - len(patches)) + tuple(patches)
-        named.setdefault(size, tuple(map(str, range(size))))
-    if picture and not grids:
-        notes.append(f"IMAGE is not drawn: none of {_listed(sizes)} is a number of its patches.")
+        patches = [f"{i},{j}" for i, j in np.ndindex(grids.get(size, (0, 0)))]
+        first = ["[class]"] * (size - len(patches)) if patches else list(map(str, range(size)))
+        named.setdefault(size, (*first, *patches))
+    differ = [call.name for call, _ in drawn if not call.agrees]
+    notes += [
+        sentence
+        for holds, sentence in (
+            (differ, f"In {_listed(differ)} weights × values are not what the module returned."),
+            (
+                any(call.pool > 1 for call, _ in drawn),
+                f"Maps of more than {MAX_WHOLE} tokens are drawn in blocks of tokens.",
+            ),
+            (
+                picture and not grids,
+                f"IMAGE is not drawn: none of {_listed(sizes)} is a number of its patches.",
+            ),
+            *(
+                (
+                    one and len(one) not in sizes,
+                    f"{name} has {len(one)} words; maps have {_listed(sizes)} tokens.",
+                )
+                for name, one in words.items()
+            ),
+        )
+        if holds
+    ]
     pairs = [
         (item.queries, item.keys) if call.pool > 1 else (named[call.shape[2]], named[call.shape[3]])
         for call, item in drawn
@@ -213,7 +228,7 @@ def _packed(read: ModuleReading, file: dict[str, Any], path: Path, half: bool) -
     groups = defaultdict[tuple[Words, Words], list[Read]](list)
     for one, pair in zip(drawn, pairs, strict=True):
         groups[homes.get((one[1].kind, pair[1]), pair)].append(one)
-    parts, files = [], dict[str, bytes]()
+    parts, files = list[Part](), {PICTURE: picture} if picture else {}
     for (rows, columns), many in sorted(groups.items(), key=lambda one: -len(one[1])):
         many.sort(key=lambda one: KINDS.index(one[1].kind))
         arrays = {
@@ -226,8 +241,6 @@ def _packed(read: ModuleReading, file: dict[str, Any], path: Path, half: bool) -
         files[f"{len(parts)}.safetensors"] = save(arrays, labels)
         modules = tuple((call.name or read.source, call.function, call.error) for call, _ in many)
         parts.append(Part(modules, grids.get(len(rows)), grids.get(len(columns))))
-    if picture:
-        files[PICTURE] = picture
     about = About(read.source, tuple(parts), tuple(notes))
     with zipfile.ZipFile(out := io.BytesIO(), "w", zipfile.ZIP_DEFLATED, compresslevel=1) as zipped:
         for name, data in {ABOUT: msgspec.json.encode(about), **files}.items():
@@ -278,7 +291,8 @@ def read_maps(data: bytes, name: str, tokens: str = "") -> OwnMaps:
     if data[:2] != b"PK" or ABOUT.encode() not in data:
         return OwnMaps((read_arrays(data, name, tokens),))
     reject_if(tokens.strip(), f"{name} names its own tokens; leave the field of tokens empty.")
-    readings, picture, room = list[Reading](), None, MAX_NUMBERS
+    picture: Array | None = None
+    readings, room = list[Reading](), MAX_NUMBERS
     with (
         wrap_errors(f"{name} is not whole", ". Write it again by attention-lab record."),
         zipfile.ZipFile(io.BytesIO(data)) as archive,
@@ -297,7 +311,7 @@ def read_maps(data: bytes, name: str, tokens: str = "") -> OwnMaps:
         for index, part in enumerate(about.parts):
             reading = read_arrays(member(f"{index}.safetensors", 4 * room + MAX_HEADER), name)
             room -= sum(item.weights.size for item in reading.trace.maps)
-            reject_if(room < 0, f"{name} holds more than {MAX_NUMBERS:,} weights.")
+            reject_if(room < 0, f"{name} holds more than {MAX_NUMBERS:,} weights. {FEWER}")
             reject_if(
                 len(part.modules) != len(reading.trace.maps),
                 f"{name} names {len(part.modules)} modules for {len(reading.trace.maps)} maps.",
@@ -331,7 +345,7 @@ def record_file(
     out: Annotated[Path, typer.Option("--out", "-o", help="the file of maps")] = Path("maps.zip"),
 ) -> None:
     """Run a Python file and write the attention of its model as a file of maps, which every copy of the lab opens."""
-    write_atomically(out, data := record(file.resolve()))
-    maps = read_maps(data, out.name)
+    maps = read_maps(data := record(file.resolve()), file.name)
+    write_atomically(out, data)
     print(f"{out}: {len(data) / 1e6:.1f} MB, {maps.about.source}: {'; '.join(maps.labels)}.")
     print(*maps.about.notes, sep="\n", end="\n" if maps.about.notes else "")

@@ -539,7 +539,7 @@ def _own_maps(ref: ModelRef) -> tuple[ModelRef, ModelInputs]:
             **bound(MAPS, labels[0]),
             help="Maps are drawn together where they are between the same tokens.",
         )
-        part = labels.index(label)
+        part = labels.index(str(label))
     for note in maps.about.notes:
         st.caption(plain(note))
     trace = maps.readings[part].trace
