@@ -39,6 +39,7 @@ from core.pretrained.base import (
     reject_if,
     wrap_errors,
 )
+from core.pretrained.hub import format_bytes
 from core.pretrained.maps import KINDS
 from core.pretrained.model_inputs import (
     MAX_HEADER,
@@ -175,7 +176,7 @@ def _packed(read: ModuleReading, file: dict[str, Any], path: Path, half: bool) -
         for reason in read.unread.values()
     }
     notes = [f"Not drawn: {one.partition('; ')[0].rstrip('.')}." for one in why if one]
-    notes += [f"Not read: {_listed(names)}: {reason}." for reason, names in unread.items()]
+    notes += [f"No map of {_listed(names)}: {reason}." for reason, names in unread.items()]
     reject_if(not drawn, f"No attention of {read.source} was read. {' '.join(notes)}")
     # Lines of one length are the same tokens: the person's, the patches of the picture, or numbers.
     named = {len(one): one for one in words.values()}
@@ -347,5 +348,5 @@ def record_file(
     """Run a Python file and write the attention of its model as a file of maps, which every copy of the lab opens."""
     maps = read_maps(data := record(file.resolve()), file.name)
     write_atomically(out, data)
-    print(f"{out}: {len(data) / 1e6:.1f} MB, {maps.about.source}: {'; '.join(maps.labels)}.")
+    print(f"{out}: {format_bytes(len(data))}, {maps.about.source}: {'; '.join(maps.labels)}.")
     print(*maps.about.notes, sep="\n", end="\n" if maps.about.notes else "")

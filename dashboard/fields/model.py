@@ -543,10 +543,11 @@ def _own_maps(ref: ModelRef) -> tuple[ModelRef, ModelInputs]:
     for note in maps.about.notes:
         st.caption(plain(note))
     trace = maps.readings[part].trace
-    layers, heads = trace.shape
+    counts = sorted({len(item.weights) for item in trace.maps})
+    layers, heads = len(trace.maps), " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
     with st.container(horizontal=True, vertical_alignment="center"):
         st.caption(
-            f"{plain(trace.source)}: {layers} layer{'s' * (layers > 1)} of {heads} head{'s' * (heads > 1)}, "
+            f"{plain(trace.source)}: {layers} layer{'s' * (layers > 1)} of {heads} head{'s' * (counts[-1] > 1)}, "
             f"{len(trace.maps[-1].keys)} tokens.",
             width="content",
         )

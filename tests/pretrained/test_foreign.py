@@ -136,7 +136,7 @@ def test_patches_and_words_of_a_unet(tmp_path):
     (UNET + "\nIMAGE = 'none.png'", "none.png"),
     (BY_HAND + "\nHEADS = [7]", "No layer has a head 7"),
     (HEAD + "def build(): return nn.Linear(2, 2)\nINPUTS = torch.ones(1, 2)",
-     "No attention of Linear was read. Not read: Linear: no softmax of it reaches a product with values"),
+     "No attention of Linear was read. No map of Linear: no softmax of it reaches a product with values"),
 ])  # fmt: skip
 def test_what_is_wrong_is_one_sentence(tmp_path, code, says):
     with pytest.raises(PretrainedError) as error:
@@ -153,7 +153,7 @@ class LinearAttention(Attention):
     def forward(self, x):  # linear attention has no matrix
         q, k, v = self.qkv(x).chunk(3, -1)
         return (F.elu(q) + 1) @ ((F.elu(k) + 1).mT @ v)
-MODEL ="""), "Not read: 3: "),
+MODEL ="""), "No map of 3: "),
     (BY_HAND.replace("Attention())", "Signed())").replace("MODEL =", """
 class Signed(Attention):
     def forward(self, x):
