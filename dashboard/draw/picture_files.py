@@ -8,6 +8,7 @@ import json
 import math
 import re
 import textwrap
+import zipfile
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
@@ -28,10 +29,12 @@ from dashboard.draw.pictures import (
     ChartPicture,
     MapsPicture,
     Picture,
+    PictureMap,
     Point,
     column_names,
     drawing_file,
     is_number,
+    maps_layout,
     maps_svg,
     placed,
     render,
@@ -62,6 +65,8 @@ MIME = {
 }
 PICTURE_FONT = "'Source Sans 3', 'Source Sans', 'Liberation Sans', sans-serif"
 MAX_PLACES = 6  # columns of a LaTeX table whose rows are the lines of a chart
+# of a LaTeX table, as a page has them
+LATEX_ROWS, LATEX_COLUMNS = 48, 14
 MARGIN, TITLE, SOURCE = 16, 30, 24  # px around a drawing, and of the lines above and below it
 WHITE = '<rect width="100%" height="100%" fill="#FFFFFF"/>'
 # signs of one part of a file's name, and of the line below a picture
@@ -199,12 +204,22 @@ def _npz(arrays: Mapping[str, np.ndarray]) -> bytes:
 def latex_of(picture: Picture, source: Source) -> bytes:
     """The table for the package booktabs, a row a line of a chart, with its title as the caption, and a label.
 
-    Its source is a comment. A line of a chart has a few places along the axis, with the first and the last, of those
-    that all lines share if there are any.
+    Its source is a comment. A row of a map is a row, under the tokens of its columns; what is more than a page is cut,
+    as `latex_cut` says in the caption. A line of a chart has a few places along the axis, with the first and the last,
+    of those that all lines share if there are any.
     """
-    notes, caption = [source.line], picture.title
-    if not isinstance(picture, ChartPicture) or (series := picture.series()) is None:
+    notes, caption, small = [source.line], picture.title, list[str]()
+    cut_words = latex_cut(picture)
+    if cut_words:
+        notes.append(cut_words)
+        caption += f" ({cut_words})"
+    if isinstance(picture, MapsPicture):
+        columns, heads, lines = _latex_maps(picture)
+        notes.append(r"\usepackage{graphicx}")  # turns the names of columns
+        small = [r"\footnotesize", r"\setlength{\tabcolsep}{3pt}"]
+    elif not isinstance(picture, ChartPicture) or (series := picture.series()) is None:
         head, rows = picture.table()
+        rows = rows[:LATEX_ROWS]
         columns = "".join(
             "r" if rows and all(map(is_number, column)) else "l"
             for column in zip(*rows, strict=True)
@@ -251,6 +266,7 @@ def latex_of(picture: Picture, source: Source) -> bytes:
             r"% \usepackage{booktabs}",
             r"\begin{table}",
             r"\centering",
+            *small,
             rf"\caption{{{latex(' '.join(caption.split()))}}}",
             rf"\label{{tab:{_slug(plain, '[^a-z0-9]+')}}}",
             rf"\begin{{tabular}}{{{columns}}}",
@@ -264,6 +280,46 @@ def latex_of(picture: Picture, source: Source) -> bytes:
             "",
         ]
     ).encode()
+
+
+def latex_cut(picture: Picture) -> str:
+    """What a page has no room for in the LaTeX table of a picture; "" where it has all."""
+    if isinstance(picture, MapsPicture):
+        rows = max(len(item.rows) for item in picture.maps)
+        parts = (
+            ("maps", len(picture.maps), max(1, LATEX_ROWS // rows)),
+            ("rows", rows, LATEX_ROWS),
+            ("columns", max(len(item.columns) for item in picture.maps), LATEX_COLUMNS),
+        )
+    elif isinstance(picture, ChartPicture) and picture.series() is not None:
+        return ""
+    else:
+        parts = (("rows", len(picture.table()[1]), LATEX_ROWS),)
+    shown = [f"{most} of {count:,} {name}" for name, count, most in parts if count > most]
+    return f"the first {', '.join(shown)}; the CSV has all" if shown else ""
+
+
+def _latex_maps(picture: MapsPicture) -> tuple[str, list[str], list[str]]:
+    """The columns, the head and the lines of maps: the name of each map, of its row, and the weights, – where masked."""
+    count = max(1, LATEX_ROWS // max(len(item.rows) for item in picture.maps))
+    shown, several = picture.maps[:count], len(picture.maps) > 1
+    wide = min(LATEX_COLUMNS, max(len(item.columns) for item in shown))
+    lines, last = [], shown[0].columns
+    for item in shown:
+        if item.columns != last:  # names of its own
+            lines.append(_latex_head(item, several, wide))
+            last = item.columns
+        for at, name in enumerate(item.rows[:LATEX_ROWS]):
+            values = np.where(item.allowed[at], item.values[at], np.nan)[:wide]
+            cells = [latex(item.name if at == 0 else "")] * several + [latex(name)]
+            cells += [_latex_cell(float(f"{one:.2g}")) for one in values]
+            lines.append(_latex_row(cells + [""] * (wide - len(values))))
+    return "l" * (1 + several) + "r" * wide, [_latex_head(shown[0], several, wide)], lines
+
+
+def _latex_head(item: PictureMap, several: bool, wide: int) -> str:
+    names = [rf"\rotatebox{{90}}{{{latex(name)}}}" for name in item.columns[:wide]]
+    return _latex_row([""] * (1 + several) + names + [""] * (wide - len(names)))
 
 
 def _latex_row(cells: Iterable[str]) -> str:
@@ -293,8 +349,9 @@ def _slug(text: str, between: str = r"[^\w]+") -> str:
 
 WIDTHS = {"8.5 cm, one column": 85.0, "17 cm, two columns": 170.0}  # mm
 FORMATS = {"SVG for a paper": "svg", "PDF for a paper": "pdf"}
-POINTS = 8.0
-TYPE = POINTS * 96 / 72  # pixels of 1/96 inch
+TYPES = (8.0, 7.0, 6.0)  # points, the largest first
+PAGE = 230.0  # mm, what a figure may have of the height of a page
+TYPE = TYPES[0] * 96 / 72  # pixels of 1/96 inch
 FAMILY = "Liberation Sans, Arial, Helvetica, sans-serif"
 FIGURE_MARGIN = 2  # pixels around a drawing
 PLOT = 0.85  # of the width, what a plot may take beside its axis
@@ -304,56 +361,122 @@ SYMBOL = 32  # pixels of the line before a name in a legend
 FIELDS = {"p": "probability", "column": "position", "name": ""}
 TITLE_MARKS = '"field": "title"'  # of a chart that draws the titles of its axes itself
 TALLEST = 0.75  # of the width, the height of a plot
+ROWS = 170 * 96 / 25.4  # pixels, the most of all rows of a plot together
 SIZES = ("fontSize", "labelFontSize", "titleFontSize", "subtitleFontSize")
 
 
 class NotForPaper(ValueError):
-    """A drawing whose type would be smaller than that of a paper."""
+    """A drawing whose type would be smaller than that of a paper, or that would be taller than its page."""
+
+
+class PaperFit(NamedTuple):
+    """The points of a figure's type, its width in the pixels of its drawing, and its height in mm."""
+
+    points: float
+    room: float
+    height: float
 
 
 def paper_file(picture: Picture, millimetres: float, file_format: str) -> bytes:
-    """The picture as "svg" with its text as outlines, or as "pdf" with its fonts; NotForPaper says what is too wide."""
+    """The picture as "svg" with its text as outlines, or as "pdf" with its fonts; a ZIP of several `paper_parts`.
+
+    NotForPaper says what is too wide or too tall.
+    """
     job = {"format": file_format, "millimetres": millimetres}
-    return render({"": paper_drawing(picture, millimetres) | job})[""]
+    parts = paper_parts(picture, millimetres)
+    files = render(
+        {str(at): paper_drawing(part, millimetres) | job for at, part in enumerate(parts, 1)}
+    )
+    if len(parts) == 1:
+        return files["1"]
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in files.items():
+            archive.writestr(f"{name}.{file_format}", data)
+    return out.getvalue()
 
 
-def why_not(picture: Picture, millimetres: float) -> str:
-    """Why there is no such figure, or ""; only a drawing whose places are fixed can be too wide."""
-    if isinstance(picture, (ChartPicture, MapsPicture)):
-        return ""
-    try:
-        paper_drawing(picture, millimetres)
-    except NotForPaper as error:
-        return str(error)
-    return ""
-
-
-def paper_drawing(picture: Picture, millimetres: float) -> dict[str, Any]:
-    """What is drawn: `spec` or `svg`, which is so wide that its type has 8 points."""
-    pixels = millimetres * 96 / 25.4
-    if isinstance(picture, ChartPicture):
-        return {"spec": paper_spec(picture, pixels)}
-    room = pixels * FONT / TYPE
+def paper_parts(picture: Picture, millimetres: float) -> list[Picture]:
+    """The fewest figures, each no taller than a page, that hold all of a picture's maps; NotForPaper for none."""
+    line, count = 1, 1
     if isinstance(picture, MapsPicture):
-        maps = picture.maps if len(picture.maps) > 1 else (replace(picture.maps[0], name=""),)
-        inner = maps_svg(
-            maps,
-            picture.row,
-            picture.reads,
-            picture.across,
-            picture.picked,
-            room - 2 * FIGURE_MARGIN,
-        )
-    else:
+        line, count = picture.across or 1, len(picture.maps)
+    for number_ in range(1, count + 1):
+        each = math.ceil(math.ceil(count / line) / number_) * line
+        parts = [
+            replace(picture, maps=picture.maps[at : at + each])
+            if isinstance(picture, MapsPicture)
+            else picture
+            for at in range(0, count, each)
+        ]
+        try:
+            for part in parts:
+                paper_fit(part, millimetres)
+            return parts
+        except NotForPaper as error:
+            reason = error
+    raise reason
+
+
+def paper_words(picture: Picture, millimetres: float) -> str:
+    """How large the figure is, or each of several, and its type; NotForPaper where there is none."""
+    fits = [paper_fit(part, millimetres) for part in paper_parts(picture, millimetres)]
+    most = len(fits) > 1 or isinstance(picture, ChartPicture)
+    heights = f"{'at most ' * most}{max(fit.height for fit in fits) / 10:.1f}"
+    several = f"{len(fits)} figures in a ZIP, each " if len(fits) > 1 else ""
+    points = min(fit.points for fit in fits)
+    return (
+        f"{several}{millimetres / 10:g} cm wide, {heights} cm tall, with type of {points:g} points."
+    )
+
+
+def paper_fit(picture: Picture, millimetres: float) -> PaperFit:
+    """The figure with the largest of TYPES in which it is no taller than a page; NotForPaper for none."""
+    if isinstance(picture, ChartPicture):
+        paper_spec(picture, millimetres * 96 / 25.4)
+        return PaperFit(TYPES[0], millimetres * 96 / 25.4, PAGE)
+    width, smallest = 0.0, float(FONT)
+    if not isinstance(picture, MapsPicture):
         inner = picture.svg()
-        sizes = map(float, re.findall(r'font-size[:=]\s?"?([\d.]+)', inner))
-        room = pixels * min(sizes, default=FONT) / TYPE
-    width, height = size_of(inner)
+        width, high = size_of(inner)
+        smallest = min(map(float, re.findall(r'font-size[:=]\s?"?([\d.]+)', inner)), default=FONT)
+    for points in TYPES:
+        room = millimetres * smallest / points * 72 / 25.4
+        if isinstance(picture, MapsPicture):
+            high = maps_layout(*_in_column(picture, millimetres, room)).height
+        height = (high + 2 * FIGURE_MARGIN) * millimetres / room
+        if width <= room and height <= PAGE + 1e-6:
+            return PaperFit(points, room, height)
     if width > room:
         raise NotForPaper(
             f"At {millimetres / 10:g} cm the type of this drawing would have "
-            f"{POINTS * room / width:.1f} points; a paper needs {POINTS:g}."
+            f"{points * room / width:.1f} points; a paper needs {points:g}."
         )
+    raise NotForPaper(
+        f"With type of {points:g} points this drawing would be taller than the {PAGE / 10:g} cm of a page."
+    )
+
+
+def _in_column(
+    picture: MapsPicture, millimetres: float, room: float
+) -> tuple[tuple[PictureMap, ...], str, int, float, float]:
+    """What `maps_layout` takes of a page; a single map has no name, which is for the caption."""
+    maps = picture.maps if len(picture.maps) > 1 else (replace(picture.maps[0], name=""),)
+    inside = (one - 2 * FIGURE_MARGIN for one in (room, room * PAGE / millimetres))
+    return maps, picture.reads, picture.across, *inside
+
+
+def paper_drawing(picture: Picture, millimetres: float) -> dict[str, Any]:
+    """What is drawn: `spec` or `svg`, which is so wide that its type has the points of `paper_fit`."""
+    if isinstance(picture, ChartPicture):
+        return {"spec": paper_spec(picture, millimetres * 96 / 25.4)}
+    room = paper_fit(picture, millimetres).room
+    if isinstance(picture, MapsPicture):
+        maps, reads, across, *inside = _in_column(picture, millimetres, room)
+        inner = maps_svg(maps, picture.row, reads, across, picture.picked, *inside)
+    else:
+        inner = picture.svg()
+    width, height = size_of(inner)
     return {
         "svg": svg_of(
             round(room, 3),
@@ -371,6 +494,14 @@ def paper_spec(picture: ChartPicture, pixels: float) -> Spec:
     quantity = WITHOUT.split(f"{heading} ")[0].rpartition(": ")[2].strip(" ,")
     if isinstance(spec["height"], (int, float)):
         spec["height"] = min(spec["height"], TALLEST * pixels)
+    else:
+        count = max((len(_places(spec, layer, "y")) for layer in spec["layer"]), default=1)
+        spec["height"] = {"step": min(spec["height"]["step"], ROWS / count)}
+        if spec["height"]["step"] < TYPE:
+            raise NotForPaper(
+                f"With type of {TYPES[0]:g} points the {count} rows of this chart would be taller than "
+                f"the {PAGE / 10:g} cm of a page."
+            )
     config = _sized({**spec.pop("config", {}), "background": "white", "font": FAMILY})
     look = {"labelFontSize": TYPE, "titleFontSize": TYPE, "labelFont": FAMILY, "titleFont": FAMILY}
     for name, more in (("axis", {"titleAnchor": "middle", "titleLimit": 0}), ("legend", {})):
@@ -412,8 +543,7 @@ def _in_cells(spec: Spec, pixels: float) -> Spec:
     for layer in spec["layer"]:
         x = layer["encoding"].get("x", {})
         if x.get("type") in ("ordinal", "nominal"):
-            rows = layer.get("data", spec.get("data", {})).get("values", ())
-            places = {str(row[x["field"]]) for row in rows if x["field"] in row} or {""}
+            places = _places(spec, layer, "x")
             cell = PLOT * pixels / len(places)
             if layer["mark"]["type"] == "text":
                 layer = {**layer, "mark": {**layer["mark"], "limit": cell}}
@@ -430,6 +560,13 @@ def _in_cells(spec: Spec, pixels: float) -> Spec:
                 }
         layers.append(layer)
     return {**spec, "layer": layers}
+
+
+def _places(spec: Spec, layer: Spec, channel: str) -> set[str]:
+    """The values of a layer's rows along an axis, as they are written."""
+    field = layer["encoding"].get(channel, {}).get("field")
+    rows = layer.get("data", spec.get("data", {})).get("values", ())
+    return {str(row[field]) for row in rows if field in row} or {""}
 
 
 def _titled(spec: Spec, quantity: str, pixels: float) -> Spec:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 from xml.etree import ElementTree
 
 import numpy as np
@@ -384,25 +384,28 @@ class _Box:
         drawn = self.left + max(self.cell * columns + 1, self.legend)
         titles = LETTER * max(len(item.name) + 1, len(item.note))
         self.width = self.left + max(0.0, room) if room else max(drawn, titles, SMALL_WIDTH)
-        self.below = self.cell * rows + (LEGEND if legend else 1)
 
 
-def maps_svg(
+class _Layout(NamedTuple):
+    """Lines of maps, the gap between them, whether one legend is of all, and the height; infinite where none fits."""
+
+    lines: list[list[_Box]]
+    gap: float
+    shared: bool
+    height: float
+
+
+def maps_layout(
     maps: Sequence[PictureMap],
-    row: int | None = None,
     reads: str = "",
     across: int = 0,
-    picked: int | None = None,
     width: float = 0.0,
-) -> str:
-    """Maps in lines of so many, 0 for as square a grid as they fill; ValueError without a map.
+    tall: float = math.inf,
+) -> _Layout:
+    """Where `maps_svg` draws each map; with `tall` their cells are made lower until the figure is no taller.
 
-    The query `row` is outlined in each map, and the map number `picked`, from 0. Maps of one scale have one legend.
-    With a `width` in pixels the figure has just this one, fewer maps a line where they need it, and the words of
-    `reads` as the titles of the axes.
+    Its height is infinite where a map would then be too small to be read.
     """
-    if not maps:
-        raise ValueError("a picture needs at least one map; got none")
     shared = len({item.scale for item in maps}) == 1
     small, given = len(maps) > MANY, across
     across = across or (len(maps) if len(maps) <= 3 else math.ceil(math.sqrt(len(maps))))
@@ -417,6 +420,44 @@ def maps_svg(
             if all(box.fits for box in boxes):
                 break
     lines = [boxes[start : start + across] for start in range(0, len(boxes), across)]
+    around = len(lines) * gap - gap + LEGEND * shared
+    around += sum(max(box.top for box in line) + max(map(_under, line)) for line in lines)
+    cells = [max(box.cell * len(box.item.rows) for box in line) for line in lines]
+    height = around + sum(cells)
+    if height > tall:
+        share = (tall - around) / sum(cells)
+        least = MIN_SMALL if small else MIN_MAP
+        if any(share * box.cell * max(box.item.values.shape) < least for box in boxes):
+            height = math.inf
+        else:
+            height = tall
+            for box in boxes:
+                box.cell *= share
+    return _Layout(lines, gap, shared, height)
+
+
+def _under(box: _Box) -> float:
+    return LEGEND if box.legend else 1
+
+
+def maps_svg(
+    maps: Sequence[PictureMap],
+    row: int | None = None,
+    reads: str = "",
+    across: int = 0,
+    picked: int | None = None,
+    width: float = 0.0,
+    tall: float = math.inf,
+) -> str:
+    """Maps in lines of so many, 0 for as square a grid as they fill; ValueError without a map.
+
+    The query `row` is outlined in each map, and the map number `picked`, from 0. Maps of one scale have one legend.
+    With a `width` in pixels the figure has just this one, fewer maps a line where they need it, and the words of
+    `reads` as the titles of the axes; with `tall` it is at most so high.
+    """
+    if not maps:
+        raise ValueError("a picture needs at least one map; got none")
+    lines, gap, shared, _ = maps_layout(maps, reads, across, width, tall)
     widths = [
         max(line[at].width for line in lines if at < len(line)) for at in range(len(lines[0]))
     ]
@@ -429,16 +470,17 @@ def maps_svg(
         top = max(box.top for box in line)
         for at, box in enumerate(line):
             x = sum(widths[:at]) + gap * at
-            drawn = _map(box, top, row, as_image, number_ * across + at == picked)
+            drawn = _map(box, top, row, as_image, number_ * len(lines[0]) + at == picked)
             parts.append(f'<g transform="translate({x:.1f} {y:.1f})">{drawn}</g>')
-        y += max(box.below for box in line) + top + gap
+        y += max(box.cell * len(box.item.rows) + _under(box) for box in line) + top + gap
+    first = lines[0][0]
     if shared:
-        parts.append(scale_legend(maps[0], boxes[0].left, y - gap + 10, _masks(maps)))
+        parts.append(scale_legend(maps[0], first.left, y - gap + 10, _masks(maps)))
         y += LEGEND
     width = width or max(
         sum(widths) + GAP * (len(widths) - 1),
         LETTER * len(reads),
-        width_of_legend(maps[0], _masks(maps)) + boxes[0].left,
+        width_of_legend(maps[0], _masks(maps)) + first.left,
     )
     return svg_of(round(width), round(y - gap), "".join(parts))
 

@@ -27,16 +27,19 @@ from dashboard.draw.picture_files import (
     MIME,
     NUMBERS,
     WIDTHS,
+    NotForPaper,
     ReportView,
     Source,
     csv_file,
+    latex_cut,
     latex_of,
     live_part,
     page_file,
     paper_file,
+    paper_parts,
+    paper_words,
     picture_file,
     table_html,
-    why_not,
 )
 from dashboard.draw.pictures import Picture
 from dashboard.navigation import STEPS, step_of
@@ -385,18 +388,24 @@ def _files(picture: Picture, source: Source) -> None:
             "For a paper",
             list(WIDTHS),
             key="export:paper",
-            help="Type of 8 points and titles of the axes; no title and no source, which are for your "
-            "caption. The SVG has its text as outlines.",
+            help="As wide as a column or a page of a paper and no taller than its page, with titles of the axes; "
+            "no title and no source, which are for your caption. The SVG has its text as outlines.",
         )
-        if problem := why_not(picture, WIDTHS[width]):
-            st.caption(problem)
+        formats, count = FORMATS, 1
+        try:
+            st.caption(paper_words(picture, WIDTHS[width]))
+            count = len(paper_parts(picture, WIDTHS[width]))
+        except NotForPaper as error:
+            st.caption(str(error))
+            formats = {}
         with st.container(horizontal=True):
-            for label, suffix in FORMATS.items() if not problem else ():
+            for label, suffix in formats.items():
+                kind = suffix if count == 1 else "zip"
                 st.download_button(
                     label,
                     partial(paper_file, picture, WIDTHS[width], suffix),
-                    source.file_name(f"{WIDTHS[width]:g} mm {picture.title}", suffix),
-                    MIME[suffix],
+                    source.file_name(f"{WIDTHS[width]:g} mm {picture.title}", kind),
+                    MIME.get(kind, "application/zip"),
                     on_click="ignore",
                     key=f"export:paper:{suffix}",
                 )
@@ -411,6 +420,8 @@ def _files(picture: Picture, source: Source) -> None:
     st.caption("To the clipboard")
     copied["Table"] = "text", lambda: csv_file(*picture.table(), dialect="excel-tab")
     copied["LaTeX table"] = "text", partial(latex_of, picture, source)
+    if cut_words := latex_cut(picture):
+        st.caption(f"A page has no room for the whole LaTeX table: {cut_words}.")
     copy_buttons(copied, key="export:copy")
 
 

@@ -9,6 +9,7 @@ import json
 import random
 import re
 import subprocess
+import zipfile
 from base64 import b64decode
 from dataclasses import replace
 from types import SimpleNamespace
@@ -28,6 +29,7 @@ from pypdf import PdfReader
 from core.attention import AXES, PRESETS, AttentionConfig, Choice
 from core.interpret.evidence import WAYS
 from core.interpret.trace import AttentionMap, AttentionTrace
+from core.latex import latex as escaped_latex
 from core.models import ModelConfig
 from core.models.decoding import SearchSettings
 from core.tasks import TASKS, TaskConfig, make_task
@@ -73,17 +75,22 @@ from dashboard.draw.inside_weight import row
 from dashboard.draw.lens import part_bars
 from dashboard.draw.page_views import stacks_svg
 from dashboard.draw.picture_files import (
-    POINTS,
+    PAGE,
+    TYPES,
     WIDTHS,
     NotForPaper,
     Source,
     framed_svg,
+    latex_cut,
+    latex_of,
     page_file,
     paper_drawing,
     paper_file,
+    paper_fit,
+    paper_parts,
+    paper_words,
     picture_file,
     table_html,
-    why_not,
 )
 from dashboard.draw.pictures import (
     MAX_RECTANGLES,
@@ -97,6 +104,7 @@ from dashboard.draw.pictures import (
     drawing_file,
     maps_svg,
     outlined,
+    size_of,
 )
 from dashboard.draw.templates import html
 from tests.cases import each
@@ -772,14 +780,14 @@ def rows_of_latex(text: str) -> list[list[str]]:
     return [[cell.strip() for cell in row] for row in rows]
 
 
-CELLS = "1 0 0 0.25 0.75 0 0.1 0.2 0.7".split()
+LAST = ["--", "--", "0.7"]  # two are masked
 
 
 @pytest.mark.parametrize(
     ("picture", "last"),
     [
-        (MapsPicture("One", (ONE,)), CELLS[2::3]),
-        (MAPS, [*CELLS, *(f"$-${cell}" for cell in CELLS)]),
+        (MapsPicture("One", (ONE,)), LAST),
+        (MAPS, [*LAST, "$-$0", "$-$0", "$-$0.7"]),
         (CHART, ["0.5"]),
         (TABLE, ["3", "4"]),
         (TablePicture("Tokens\n\nand é", ("[token", "n"), (("[CLS]", 1), ("*", 2))), ["1", "2"]),
@@ -789,6 +797,42 @@ def test_latex_is_well_formed_and_has_every_number(picture, last):
     assert [
         row[-1] for row in rows_of_latex(picture_file(picture, "LaTeX", SOURCE).decode())
     ] == last
+
+
+def test_maps_are_rows_under_their_tokens_in_latex():
+    text = latex_of(MAPS, SOURCE).decode()
+    rows = rows_of_latex(text)
+    names = [escaped_latex(name) for name in TOKENS]
+    assert [row[:2] for row in rows] == [
+        [escaped_latex(item.name) if at == 0 else "", name]
+        for item in MAPS.maps
+        for at, name in enumerate(names)
+    ]
+    head = text.partition("toprule\n")[2].partition("\n")[0]
+    assert [name in head for name in names] == [True] * 3 and "usepackage{graphicx}" in text
+
+
+@each(
+    ("count", "size", "rows", "says"),
+    [
+        (1, 12, 12, ""),
+        (12, 12, 48, "the first 4 of 12 maps; the CSV has all"),
+        (2, 60, 48, "the first 1 of 2 maps, 48 of 60 rows, 14 of 60 columns; the CSV has all"),
+    ],
+)
+def test_latex_longer_than_a_page_is_cut_and_says_so(count, size, rows, says):
+    names = tuple(map(str, range(size)))
+    every = tuple(PictureMap(f"m{at}", np.eye(size), names, names) for at in range(count))
+    picture = MapsPicture("Maps", every)
+    text = latex_of(picture, SOURCE).decode()
+    assert len(rows_of_latex(text)) == rows and latex_cut(picture) == says
+    assert not says or text.count(says) == 2, "in the caption, and in a comment"
+
+
+def test_a_table_longer_than_a_page_is_cut():
+    picture = TablePicture("Rows", ("a", "b"), tuple((str(at), 1) for at in range(60)))
+    assert len(rows_of_latex(latex_of(picture, SOURCE).decode())) == 48
+    assert latex_cut(picture) == "the first 48 of 60 rows; the CSV has all"
 
 
 def chart_of(lines: dict[str, list[tuple[float, float, float, float]]]) -> ChartPicture:
@@ -1081,8 +1125,57 @@ def test_a_figure_has_the_width_and_the_type_of_a_paper(name, millimetres):
     text = page.extract_text()
     assert not re.search(f"{picture.title}|Attention Lab|likeliest words", text)
     sizes = [points for points, _ in spots(pdf).values()]
-    assert min(sizes) == pytest.approx(POINTS, rel=0.02), sizes
+    assert min(sizes) == pytest.approx(TYPES[0], rel=0.02), sizes
     assert AXIS_TITLES.get(name, set()) <= set(re.split(r"\s+", text)), text
+
+
+def on_scales(count: int) -> MapsPicture:
+    """Maps each with a legend, which makes a figure tall."""
+    own = (replace(item, high=1.0 + at, noun="score") for at, item in enumerate(maps(count)))
+    return MapsPicture("Maps", tuple(own), 2, READS)
+
+
+@each(
+    ("picture", "millimetres", "count", "words"),
+    [
+        (PICTURES["six scales"], 170.0, 1, r"17 cm wide, \d\d?\.\d cm tall, .* of 8 points"),
+        (on_scales(10), 85.0, 1, r"8.5 cm wide, 2[0-3]\.\d cm tall, .* of [67] points"),
+        (on_scales(12), 85.0, 2, "2 figures in a ZIP, each .* at most 16"),
+        (PICTURES["curves"], 85.0, 1, "at most 23.0 cm tall, with type of 8 points"),
+    ],
+)
+def test_many_maps_are_no_taller_than_a_page(picture, millimetres, count, words):
+    parts = paper_parts(picture, millimetres)
+    assert len(parts) == count and re.search(words, paper_words(picture, millimetres))
+    if isinstance(picture, MapsPicture):
+        assert [item for part in parts for item in part.maps] == [*picture.maps]
+        for part in parts:
+            width, height = size_of(paper_drawing(part, millimetres)["svg"])
+            assert height / width * millimetres == pytest.approx(
+                paper_fit(part, millimetres).height, abs=0.5
+            )
+            assert height / width * millimetres <= PAGE + 0.5
+
+
+def test_several_figures_are_a_zip(monkeypatch):
+    monkeypatch.setattr(picture_files, "render", lambda jobs: dict.fromkeys(jobs, b"drawn"))
+    data = paper_file(on_scales(12), 85.0, "svg")
+    assert zipfile.ZipFile(io.BytesIO(data)).namelist() == ["1.svg", "2.svg"]
+
+
+def test_rows_of_a_chart_have_room_on_a_page():
+    def lens(count: int) -> ChartPicture:
+        rows = [{"layer": f"L{at}", "word": "it"} for at in range(count)]
+        at = {name: {"field": name, "type": "nominal"} for name in ("word", "layer")}
+        channels = {"x": at["word"], "y": at["layer"]}
+        return ChartPicture(
+            "Lens", {"layer": [layer("rect", rows, channels)], "height": {"step": 24}}
+        )
+
+    steps = [paper_drawing(lens(count), 85.0)["spec"]["height"]["step"] for count in (4, 48)]
+    assert steps[0] == 24 and 48 * steps[1] * 25.4 / 96 < PAGE
+    with pytest.raises(NotForPaper, match="the 96 rows of this chart would be taller"):
+        paper_words(lens(96), 85.0)
 
 
 def test_a_legend_takes_more_lines_where_its_names_are_long():
@@ -1108,14 +1201,15 @@ def test_the_outlines_are_where_the_text_is():
 
 def test_a_drawing_that_is_too_small_says_so():
     svg = (
-        '<svg xmlns="http://www.w3.org/2000/svg" width="900" height="40" '
+        '<svg xmlns="http://www.w3.org/2000/svg" width="1200" height="40" '
         'font-size="12"><text>a</text></svg>'
     )
     wide = DrawnPicture("Wide", (), (), svg)
     for millimetres in WIDTHS.values():
-        assert re.search(r"would have \d\.\d points; a paper needs 8\.", why_not(wide, millimetres))
-        pytest.raises(NotForPaper, paper_file, wide, millimetres, "pdf")
-    assert not any(why_not(picture, 170.0) for picture in PICTURES.values())
+        with pytest.raises(NotForPaper, match=r"would have \d\.\d points; a paper needs 6\."):
+            paper_file(wide, millimetres, "pdf")
+    with pytest.raises(NotForPaper, match=r"taller than the 23 cm of a page"):
+        paper_fit(DrawnPicture("Tall", (), (), svg.replace("1200", "90").replace("40", "1999")), 85.0)
     assert paper_file(PICTURES["a map"], 85.0, "svg").startswith(b"<svg")
 
 

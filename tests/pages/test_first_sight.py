@@ -24,8 +24,20 @@ from dashboard.draw.claims import results_figure
 from dashboard.draw.figures import figure, layer, table_columns
 from dashboard.draw.formats import cell, number, percent
 from dashboard.draw.glossary import explain, find_terms
-from dashboard.draw.picture_files import FORMATS, NUMBERS, WIDTHS, Source, framed_svg, picture_file
-from dashboard.draw.pictures import ChartPicture, Picture, TablePicture
+from dashboard.draw.picture_files import (
+    FORMATS,
+    NUMBERS,
+    PAGE,
+    TYPES,
+    WIDTHS,
+    NotForPaper,
+    Source,
+    framed_svg,
+    paper_drawing,
+    paper_parts,
+    picture_file,
+)
+from dashboard.draw.pictures import ChartPicture, DrawnPicture, Picture, TablePicture, size_of
 from dashboard.navigation import STEPS
 from dashboard.server.session import CURRENT
 from dashboard.ui.export import REQUESTED
@@ -264,6 +276,25 @@ def test_every_picture_of_a_page_comes_back_from_every_file(page, monkeypatch):
         kinds.add(type(picture))
     # the first three draw before the title
     assert (kinds or page in WITHOUT) and gallery.PICTURES.get(page) in {None, *pictures}
+
+
+@pytest.mark.parametrize("page", [step.key for step in STEPS if step.key not in WITHOUT])
+def test_every_figure_fits_a_paper(page):
+    for picture in pictures_of(opened(page)).values():
+        for millimetres in WIDTHS.values() if picture.drawn else ():
+            try:
+                parts = paper_parts(picture, millimetres)
+            except NotForPaper:
+                assert isinstance(picture, DrawnPicture), "maps and charts always fit"
+                continue
+            for part in parts:
+                job = {**paper_drawing(part, millimetres), "format": "svg"}
+                svg = job.get("svg") or run_here({"": job})[""].decode()
+                width, height = size_of(svg)
+                assert height / width * millimetres <= PAGE + 0.5, (picture.title, millimetres)
+                points = millimetres / 25.4 * 72 / width
+                types = map(float, re.findall(r'font-size[:=]\s?"?([\d.]+)', svg))
+                assert min(types, default=12.0) * points > TYPES[-1] - 0.01, picture.title
 
 
 @pytest.mark.parametrize("page", [step.key for step in STEPS if step.key not in WITHOUT])
