@@ -62,11 +62,12 @@ MIME = {
     "npz": "application/octet-stream",
     "json": "application/json",
     "tex": "text/x-tex",
+    "zip": "application/zip",
 }
 PICTURE_FONT = "'Source Sans 3', 'Source Sans', 'Liberation Sans', sans-serif"
 MAX_PLACES = 6  # columns of a LaTeX table whose rows are the lines of a chart
 # of a LaTeX table, as a page has them
-LATEX_ROWS, LATEX_COLUMNS = 48, 14
+LATEX_ROWS, LATEX_COLUMNS = 48, 16
 MARGIN, TITLE, SOURCE = 16, 30, 24  # px around a drawing, and of the lines above and below it
 WHITE = '<rect width="100%" height="100%" fill="#FFFFFF"/>'
 # signs of one part of a file's name, and of the line below a picture
@@ -204,27 +205,23 @@ def _npz(arrays: Mapping[str, np.ndarray]) -> bytes:
 def latex_of(picture: Picture, source: Source) -> bytes:
     """The table for the package booktabs, a row a line of a chart, with its title as the caption, and a label.
 
-    Its source is a comment. A row of a map is a row, under the tokens of its columns; what is more than a page is cut,
-    as `latex_cut` says in the caption. A line of a chart has a few places along the axis, with the first and the last,
-    of those that all lines share if there are any.
+    Its source is a comment. What is more than a page has room for is cut, as the caption says. A line of a chart has a
+    few places along the axis, with the first and the last, of those that all lines share if there are any.
     """
     notes, caption, small = [source.line], picture.title, list[str]()
-    cut_words = latex_cut(picture)
-    if cut_words:
-        notes.append(cut_words)
-        caption += f" ({cut_words})"
-    if isinstance(picture, MapsPicture):
-        columns, heads, lines = _latex_maps(picture)
-        notes.append(r"\usepackage{graphicx}")  # turns the names of columns
-        small = [r"\footnotesize", r"\setlength{\tabcolsep}{3pt}"]
-    elif not isinstance(picture, ChartPicture) or (series := picture.series()) is None:
-        head, rows = picture.table()
-        rows = rows[:LATEX_ROWS]
+    if not isinstance(picture, ChartPicture) or (series := picture.series()) is None:
+        head, rows, rest = latex_table(picture)
+        heads = list(map(latex, head))
+        if isinstance(picture, MapsPicture):
+            notes.append(r"\usepackage{graphicx}")  # turns the names of columns
+            small = [r"\footnotesize", r"\setlength{\tabcolsep}{3pt}"]
+            heads = [name and rf"\rotatebox{{90}}{{{name}}}" for name in heads]
+        caption += f" ({rest})" if rest else ""
         columns = "".join(
             "r" if rows and all(map(is_number, column)) else "l"
             for column in zip(*rows, strict=True)
         ) or "l" * len(head)
-        heads = [_latex_row(map(latex, head))]
+        heads = [_latex_row(heads)]
         lines = [_latex_row(map(_latex_cell, row)) for row in rows]
     else:
         axis, curves, band_is = series
@@ -282,44 +279,30 @@ def latex_of(picture: Picture, source: Source) -> bytes:
     ).encode()
 
 
-def latex_cut(picture: Picture) -> str:
-    """What a page has no room for in the LaTeX table of a picture; "" where it has all."""
+def latex_table(picture: Picture) -> tuple[list[str], list[list[Any]], str]:
+    """The head and the rows that a page holds, and words on what it has no room for, "" where there is nothing.
+
+    Of maps: a row for each of theirs with two digits of each cell, and nothing where it is masked.
+    """
     if isinstance(picture, MapsPicture):
-        rows = max(len(item.rows) for item in picture.maps)
-        parts = (
-            ("maps", len(picture.maps), max(1, LATEX_ROWS // rows)),
-            ("rows", rows, LATEX_ROWS),
-            ("columns", max(len(item.columns) for item in picture.maps), LATEX_COLUMNS),
-        )
-    elif isinstance(picture, ChartPicture) and picture.series() is not None:
-        return ""
+        lines, last = list[list[Any]](), None
+        for item in picture.maps:
+            if item.columns != last:
+                lines.append(["", "", *item.columns])
+                last = item.columns
+            cells = np.where(item.allowed, item.values, np.nan)
+            lines += [
+                ["" if at else item.name, name, *(float(f"{one:.2g}") for one in row)]
+                for at, (name, row) in enumerate(zip(item.rows, cells, strict=True))
+            ]
+        wide = max(map(len, lines))
+        head, *rows = (line + [""] * (wide - len(line)) for line in lines)
     else:
-        parts = (("rows", len(picture.table()[1]), LATEX_ROWS),)
-    shown = [f"{most} of {count:,} {name}" for name, count, most in parts if count > most]
-    return f"the first {', '.join(shown)}; the CSV has all" if shown else ""
-
-
-def _latex_maps(picture: MapsPicture) -> tuple[str, list[str], list[str]]:
-    """The columns, the head and the lines of maps: the name of each map, of its row, and the weights, – where masked."""
-    count = max(1, LATEX_ROWS // max(len(item.rows) for item in picture.maps))
-    shown, several = picture.maps[:count], len(picture.maps) > 1
-    wide = min(LATEX_COLUMNS, max(len(item.columns) for item in shown))
-    lines, last = [], shown[0].columns
-    for item in shown:
-        if item.columns != last:  # names of its own
-            lines.append(_latex_head(item, several, wide))
-            last = item.columns
-        for at, name in enumerate(item.rows[:LATEX_ROWS]):
-            values = np.where(item.allowed[at], item.values[at], np.nan)[:wide]
-            cells = [latex(item.name if at == 0 else "")] * several + [latex(name)]
-            cells += [_latex_cell(float(f"{one:.2g}")) for one in values]
-            lines.append(_latex_row(cells + [""] * (wide - len(values))))
-    return "l" * (1 + several) + "r" * wide, [_latex_head(shown[0], several, wide)], lines
-
-
-def _latex_head(item: PictureMap, several: bool, wide: int) -> str:
-    names = [rf"\rotatebox{{90}}{{{latex(name)}}}" for name in item.columns[:wide]]
-    return _latex_row([""] * (1 + several) + names + [""] * (wide - len(names)))
+        head, rows = picture.table()
+    sizes = (("rows", len(rows), LATEX_ROWS), ("columns", len(head), LATEX_COLUMNS))
+    shown = [f"{most} of {count:,} {name}" for name, count, most in sizes if count > most]
+    rest = f"the first {' and '.join(shown)}; the CSV has all" if shown else ""
+    return head[:LATEX_COLUMNS], [row[:LATEX_COLUMNS] for row in rows[:LATEX_ROWS]], rest
 
 
 def _latex_row(cells: Iterable[str]) -> str:
@@ -398,30 +381,27 @@ def paper_file(picture: Picture, millimetres: float, file_format: str) -> bytes:
 
 def paper_parts(picture: Picture, millimetres: float) -> list[Picture]:
     """The fewest figures, each no taller than a page, that hold all of a picture's maps; NotForPaper for none."""
-    line, count = 1, 1
-    if isinstance(picture, MapsPicture):
-        line, count = picture.across or 1, len(picture.maps)
-    for number_ in range(1, count + 1):
-        each = math.ceil(math.ceil(count / line) / number_) * line
+    if not isinstance(picture, MapsPicture):
+        paper_fit(picture, millimetres)
+        return [picture]
+    count, line = len(picture.maps), picture.across or 1
+    for each in dict.fromkeys(-(-count // (line * n)) * line for n in range(1, count + 1)):
         parts = [
-            replace(picture, maps=picture.maps[at : at + each])
-            if isinstance(picture, MapsPicture)
-            else picture
-            for at in range(0, count, each)
+            replace(picture, maps=picture.maps[at : at + each]) for at in range(0, count, each)
         ]
         try:
             for part in parts:
                 paper_fit(part, millimetres)
-            return parts
+            return list(parts)
         except NotForPaper as error:
             reason = error
     raise reason
 
 
-def paper_words(picture: Picture, millimetres: float) -> str:
-    """How large the figure is, or each of several, and its type; NotForPaper where there is none."""
-    fits = [paper_fit(part, millimetres) for part in paper_parts(picture, millimetres)]
-    most = len(fits) > 1 or isinstance(picture, ChartPicture)
+def paper_words(parts: Sequence[Picture], millimetres: float) -> str:
+    """How large the figure is, or each of several, and its type."""
+    fits = [paper_fit(part, millimetres) for part in parts]
+    most = len(fits) > 1 or isinstance(parts[0], ChartPicture)
     heights = f"{'at most ' * most}{max(fit.height for fit in fits) / 10:.1f}"
     several = f"{len(fits)} figures in a ZIP, each " if len(fits) > 1 else ""
     points = min(fit.points for fit in fits)

@@ -31,8 +31,8 @@ from dashboard.draw.picture_files import (
     ReportView,
     Source,
     csv_file,
-    latex_cut,
     latex_of,
+    latex_table,
     live_part,
     page_file,
     paper_file,
@@ -391,21 +391,20 @@ def _files(picture: Picture, source: Source) -> None:
             help="As wide as a column or a page of a paper and no taller than its page, with titles of the axes; "
             "no title and no source, which are for your caption. The SVG has its text as outlines.",
         )
-        formats, count = FORMATS, 1
         try:
-            st.caption(paper_words(picture, WIDTHS[width]))
-            count = len(paper_parts(picture, WIDTHS[width]))
+            parts = paper_parts(picture, WIDTHS[width])
+            st.caption(paper_words(parts, WIDTHS[width]))
         except NotForPaper as error:
+            parts = []
             st.caption(str(error))
-            formats = {}
         with st.container(horizontal=True):
-            for label, suffix in formats.items():
-                kind = suffix if count == 1 else "zip"
+            for label, suffix in FORMATS.items() if parts else ():
+                kind = suffix if len(parts) == 1 else "zip"
                 st.download_button(
                     label,
                     partial(paper_file, picture, WIDTHS[width], suffix),
                     source.file_name(f"{WIDTHS[width]:g} mm {picture.title}", kind),
-                    MIME.get(kind, "application/zip"),
+                    MIME[kind],
                     on_click="ignore",
                     key=f"export:paper:{suffix}",
                 )
@@ -420,8 +419,8 @@ def _files(picture: Picture, source: Source) -> None:
     st.caption("To the clipboard")
     copied["Table"] = "text", lambda: csv_file(*picture.table(), dialect="excel-tab")
     copied["LaTeX table"] = "text", partial(latex_of, picture, source)
-    if cut_words := latex_cut(picture):
-        st.caption(f"A page has no room for the whole LaTeX table: {cut_words}.")
+    if rest := latex_table(picture)[2]:
+        st.caption(f"Of the LaTeX table a page has {rest}.")
     copy_buttons(copied, key="export:copy")
 
 

@@ -81,8 +81,8 @@ from dashboard.draw.picture_files import (
     NotForPaper,
     Source,
     framed_svg,
-    latex_cut,
     latex_of,
+    latex_table,
     page_file,
     paper_drawing,
     paper_file,
@@ -816,8 +816,8 @@ def test_maps_are_rows_under_their_tokens_in_latex():
     ("count", "size", "rows", "says"),
     [
         (1, 12, 12, ""),
-        (12, 12, 48, "the first 4 of 12 maps; the CSV has all"),
-        (2, 60, 48, "the first 1 of 2 maps, 48 of 60 rows, 14 of 60 columns; the CSV has all"),
+        (12, 12, 48, "the first 48 of 144 rows; the CSV has all"),
+        (2, 60, 48, "the first 48 of 120 rows and 16 of 62 columns; the CSV has all"),
     ],
 )
 def test_latex_longer_than_a_page_is_cut_and_says_so(count, size, rows, says):
@@ -825,14 +825,14 @@ def test_latex_longer_than_a_page_is_cut_and_says_so(count, size, rows, says):
     every = tuple(PictureMap(f"m{at}", np.eye(size), names, names) for at in range(count))
     picture = MapsPicture("Maps", every)
     text = latex_of(picture, SOURCE).decode()
-    assert len(rows_of_latex(text)) == rows and latex_cut(picture) == says
-    assert not says or text.count(says) == 2, "in the caption, and in a comment"
+    assert len(rows_of_latex(text)) == rows and latex_table(picture)[2] == says
+    assert not says or text.count(says) == 1, "in the caption"
 
 
 def test_a_table_longer_than_a_page_is_cut():
     picture = TablePicture("Rows", ("a", "b"), tuple((str(at), 1) for at in range(60)))
     assert len(rows_of_latex(latex_of(picture, SOURCE).decode())) == 48
-    assert latex_cut(picture) == "the first 48 of 60 rows; the CSV has all"
+    assert latex_table(picture)[2] == "the first 48 of 60 rows; the CSV has all"
 
 
 def chart_of(lines: dict[str, list[tuple[float, float, float, float]]]) -> ChartPicture:
@@ -1146,7 +1146,7 @@ def on_scales(count: int) -> MapsPicture:
 )
 def test_many_maps_are_no_taller_than_a_page(picture, millimetres, count, words):
     parts = paper_parts(picture, millimetres)
-    assert len(parts) == count and re.search(words, paper_words(picture, millimetres))
+    assert len(parts) == count and re.search(words, paper_words(parts, millimetres))
     if isinstance(picture, MapsPicture):
         assert [item for part in parts for item in part.maps] == [*picture.maps]
         for part in parts:
@@ -1175,7 +1175,7 @@ def test_rows_of_a_chart_have_room_on_a_page():
     steps = [paper_drawing(lens(count), 85.0)["spec"]["height"]["step"] for count in (4, 48)]
     assert steps[0] == 24 and 48 * steps[1] * 25.4 / 96 < PAGE
     with pytest.raises(NotForPaper, match="the 96 rows of this chart would be taller"):
-        paper_words(lens(96), 85.0)
+        paper_parts(lens(96), 85.0)
 
 
 def test_a_legend_takes_more_lines_where_its_names_are_long():
@@ -1209,7 +1209,9 @@ def test_a_drawing_that_is_too_small_says_so():
         with pytest.raises(NotForPaper, match=r"would have \d\.\d points; a paper needs 6\."):
             paper_file(wide, millimetres, "pdf")
     with pytest.raises(NotForPaper, match=r"taller than the 23 cm of a page"):
-        paper_fit(DrawnPicture("Tall", (), (), svg.replace("1200", "90").replace("40", "1999")), 85.0)
+        paper_fit(
+            DrawnPicture("Tall", (), (), svg.replace("1200", "90").replace("40", "1999")), 85.0
+        )
     assert paper_file(PICTURES["a map"], 85.0, "svg").startswith(b"<svg")
 
 
