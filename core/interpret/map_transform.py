@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Bool, Float
 
-from core.interpret.trace import AttentionMap, AttentionTrace, Kind
+from core.interpret.trace import MAX_ROWS, AttentionMap, AttentionTrace, Kind
 from core.pretrained import Line, Reading, reject_if, sink_line, with_sink
 from core.tokens import join_pieces
 
@@ -170,7 +170,6 @@ def token_transform(
 
 
 NOTHING = "–"
-MAX_ROWS = 64  # on which every head is compared with every other
 MAX_STEPS = 30_000_000  # of an alignment: about half a second
 # The corresponding positions of two lines, in their order; None where there is no counterpart
 Pairs = tuple[tuple[int | None, int | None], ...]

@@ -11,9 +11,11 @@ import numpy as np
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+Join = Literal["mean", "sum"]  # of several queries
 Kind = Literal["self", "causal", "cross", "words", "sentences"]
 Head = tuple[int, int]  # the indices of its layer and of itself
 LayerKey = tuple[Kind, int]  # its kind, and its index among those of the kind
+MAX_ROWS = 64  # on which every head is compared with every other
 STREAMS = {"self": "encoder", "causal": "decoder", "cross": "cross"}
 # the head of the embedded model that links a pronoun to its noun, as "it" to "animal"
 COREFERENCE = (3, 1)
@@ -179,6 +181,37 @@ def overlap(weights: Weights) -> Float[np.ndarray, "H H"]:
     1 where two heads are equal, 0 where they share no key.
     """
     return np.stack([np.minimum(weights, head).sum(-1).mean(1) for head in weights])
+
+
+def similar_heads(trace: AttentionTrace, head: Head) -> list[tuple[Head, float]]:
+    """The other heads of a trace by their `overlap` with one on this text, the most similar first.
+
+    Of more than 64 rows, 64 evenly spaced ones are compared; a map of another size is left out.
+    """
+    one = trace.head(*head)
+    rows = np.linspace(0, len(one) - 1, min(len(one), MAX_ROWS)).round().astype(int)
+    shares = {
+        (layer, other): float(share)
+        for layer, item in enumerate(trace.maps)
+        if item.weights.shape[1:] == one.shape
+        for other, share in enumerate(np.minimum(item.weights[:, rows], one[rows]).sum(-1).mean(1))
+        if (layer, other) != head
+    }
+    return sorted(shares.items(), key=lambda pair: -pair[1])
+
+
+def join_queries(
+    weights: Weights, queries: Sequence[int], how: Join = "mean"
+) -> Float[np.ndarray, "H S"]:
+    """The weights of several queries together, by head and key: their mean, or their sum.
+
+    ValueError without a query, or for one that is no row of the maps.
+    """
+    count = weights.shape[1]
+    if not queries or not all(0 <= query < count for query in queries):
+        raise ValueError(f"queries = {list(queries)}; expected at least one of 0 to {count - 1}.")
+    rows = weights[:, list(queries)]
+    return np.asarray(rows.mean(1) if how == "mean" else rows.sum(1))
 
 
 def strongest(

@@ -445,6 +445,34 @@ def test_a_figure_is_that_by_hand(found, expected):
     np.testing.assert_allclose(found, expected, atol=1e-8)
 
 
+def test_similar_heads_are_those_by_hand():
+    # of two layers: the second has the first head again, and one that shares a quarter of each row's weight
+    other = np.stack([HEADS[0], [[0.25, 0, 0.75], [0, 0.25, 0.75]]])
+    trace = AttentionTrace(stack("self", [HEADS, other], "ab", "xyz"), "")
+    heads, shares = zip(*analysis.similar_heads(trace, (0, 0)), strict=True)
+    assert heads == ((1, 0), (0, 1), (1, 1), (0, 2))
+    np.testing.assert_allclose(shares, [1, 0.75, 0.25, 0], atol=1e-6)
+    assert analysis.similar_heads(AttentionTrace(trace.maps[:1], ""), (0, 1))[0][0] == (0, 0)
+
+
+def test_similar_heads_have_maps_of_the_same_size():
+    maps = [*stack("self", [np.full((2, 100, 100), 0.01)], "a" * 100, "a" * 100)]
+    maps += stack("self", [np.ones((1, 2, 1))], "ab", "x")
+    ((head, share),) = analysis.similar_heads(AttentionTrace(tuple(maps), ""), (0, 0))
+    assert head == (0, 1) and share == pytest.approx(1), "of 64 rows, not summed over all"
+    assert not analysis.similar_heads(AttentionTrace(tuple(maps), ""), (1, 0))
+
+
+def test_queries_are_joined_by_hand():
+    mean, both = (analysis.join_queries(HEADS, [0, 1], how) for how in ("mean", "sum"))
+    np.testing.assert_allclose(mean[:2], [[0.25, 0.75, 0], [0, 0.75, 0.25]])
+    np.testing.assert_allclose(both, 2 * mean)
+    np.testing.assert_array_equal(analysis.join_queries(HEADS, [1]), HEADS[:, 1])
+    for queries in ([], [2], [-1]):
+        with pytest.raises(ValueError, match="expected at least one of 0 to 1"):
+            analysis.join_queries(HEADS, queries)
+
+
 @each(("found", "expected"), [
     # A word put in is nobody's, in long lines, too; one put for another stands beside it.
     (align(["the", "cat", "sat", "."], ["the", "black", "cat", "sat", "."]), ((0, 0), (None, 1), (1, 2), (2, 3), (3, 4))),
