@@ -49,7 +49,7 @@ def heads_key(idea: str, d_model: int) -> str:
 Source = tuple[str, int] | tuple[tuple[str, ...], int, int, int]
 
 
-class Controls(lab.Fields, page="heads"):
+class Controls(lab.JoinedQueries, page="heads"):
     start = lab.SessionValue("minilm")  # the weights with which the page opened first
     idea = lab.Segmented(
         "Idea",
@@ -516,10 +516,15 @@ def split(controls: Controls) -> Shown:
     )
     notice = draw.target_text(controls.name_of(best), many.weights[best], controls.tokens)
     moves = {"minilm": replace(MOVES["minilm"], notice=notice)}
-    return question, partial(split_rest, controls, many, row, column), moves
+    return question, partial(split_rest, controls, many, (row, column), best), moves
 
 
-def split_rest(controls: Controls, many: study.Split, row: int, column: int) -> None:
+def split_rest(controls: Controls, many: study.Split, cell: lab.Pair, best: int) -> None:
+    row, column = cell
+    with lab.settings_panel("Several words together", opened="heads:joined" in st.query_params):
+        names = [controls.name_of(head) for head in range(many.heads)]
+        tokens = controls.tokens
+        lab.joined_map(controls, many.weights, tokens, tokens, names, best, "many.weights")
     lab.details("What each head adds", partial(added, controls, many, row), "heads:lengths")
     if many.heads > 1:
         lab.details(

@@ -18,7 +18,7 @@ TOKENS = ("words", "special", "sinks", "sentences")  # the options of `view_of`
 UNIT_TO = 64  # tokens: in longer texts hardly a weight comes near 1, and a map from 0 to 1 is blank
 
 
-class Controls(lab.Fields, page="pretrained"):
+class Controls(lab.JoinedQueries, page="pretrained"):
     reading: Reading
     kind = lab.Segmented[analysis.Kind](
         "Attention",
@@ -130,6 +130,7 @@ class Controls(lab.Fields, page="pretrained"):
 
 
 GRID, SMALLEST, LARGEST = 400, 34, 68  # pixels: the grid's width, and of a thumbnail
+SIMILAR, SIMILAR_WIDTH = 5, 120  # heads that are most like one, and pixels of each
 
 
 def page() -> None:
@@ -268,7 +269,8 @@ def figures(
         save_picks(chosen.ref, ranked, one, first, pins, controls)
     head, item = (one.layer, one.head), ranked.trace.map(one.layer)
     row, key = one.pin or (map_transform.default_row(ranked, *head)[0], None)
-    as_python(view, ranked, head, row)
+    others = lab.computed(analysis.similar_heads, trace, head)
+    as_python(view, ranked, head, row, others)
     with right:
         lab.fact(draw.head_fact(ranked.trace, *head, row, key))
         if sentence := draw.pins_fact(item, one.head, one.pins):
@@ -276,11 +278,49 @@ def figures(
         column = int(item.weights[one.head, row].argmax()) if key is None else key
         lab.weight_link(chosen, controls.kind, head, ranked.transform.source_cell((row, column)))
     lab.caption(draw.rivals_text(ranked.trace, *head, row, key))
+    if others:
+        lab.caption(draw.similar_text(trace, head, others))
+        similar(chosen.ref, controls.kind, trace, others[:SIMILAR])
+    whole = trace.map(head[0])
+    with lab.settings_panel(
+        "Several words together", opened="pretrained:joined" in st.query_params
+    ):
+        names = [trace.name((head[0], at)) for at in range(len(whole.weights))]
+        code = f"trace.map({head[0]}).weights"
+        lab.joined_map(controls, whole.weights, whole.queries, whole.keys, names, head[1], code)
     return view, skeleton
 
 
+def similar(
+    ref: lab.ModelRef, kind: analysis.Kind, trace: analysis.AttentionTrace, others: analysis.Similar
+) -> None:
+    """Draw the heads whose maps are most like the picked one's; a press opens one."""
+
+    def open_head(other: lab.Pair) -> None:
+        lab.choose_head(ref, kind, other)
+        lab.write_pair("head", other)
+
+    with st.container(horizontal=True):
+        for other, share in others:
+            with st.container(width=SIMILAR_WIDTH, gap="xsmall"):
+                image = draw.thumbnail(trace.head(*other), lab.theme())
+                name = trace.name(other)
+                st.image(image, width=SIMILAR_WIDTH, alt=f"Map of {name}")
+                st.button(
+                    f"{name}: {lab.number(share)}",
+                    key=f"pretrained:similar:{name}",
+                    on_click=open_head,
+                    args=(other,),
+                    width="stretch",
+                )
+
+
 def as_python(
-    view: map_transform.TraceView, ranked: map_transform.TraceView, head: lab.Pair, row: int
+    view: map_transform.TraceView,
+    ranked: map_transform.TraceView,
+    head: lab.Pair,
+    row: int,
+    others: analysis.Similar,
 ) -> None:
     layer, index = head
     results, trace = dict[str, Any](trace=view.trace), "trace"
@@ -303,7 +343,8 @@ for key in (-row).argsort()[:3]:
         also=[
             lab.Cell(
                 "One head, and the largest weights of one query.", story, one, "pretrained:head"
-            )
+            ),
+            draw.similar_cell(head, others),
         ],
     )
 

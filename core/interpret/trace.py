@@ -14,6 +14,7 @@ from torch import Tensor
 Join = Literal["mean", "sum"]  # of several queries
 Kind = Literal["self", "causal", "cross", "words", "sentences"]
 Head = tuple[int, int]  # the indices of its layer and of itself
+Similar = list[tuple[Head, float]]  # heads, and what each has in common with one
 LayerKey = tuple[Kind, int]  # its kind, and its index among those of the kind
 MAX_ROWS = 64  # on which every head is compared with every other
 STREAMS = {"self": "encoder", "causal": "decoder", "cross": "cross"}
@@ -183,7 +184,7 @@ def overlap(weights: Weights) -> Float[np.ndarray, "H H"]:
     return np.stack([np.minimum(weights, head).sum(-1).mean(1) for head in weights])
 
 
-def similar_heads(trace: AttentionTrace, head: Head) -> list[tuple[Head, float]]:
+def similar_heads(trace: AttentionTrace, head: Head) -> Similar:
     """The other heads of a trace by their `overlap` with one on this text, the most similar first.
 
     Of more than 64 rows, 64 evenly spaced ones are compared; a map of another size is left out.

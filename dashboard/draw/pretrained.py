@@ -9,13 +9,17 @@ from core.interpret.map_transform import Sentences, TraceView, even, single_toke
 from core.interpret.trace import (
     AttentionMap,
     AttentionTrace,
+    Head,
+    Similar,
     breadth,
     entropy,
     previous_token,
     strongest,
 )
 from core.pretrained import ModelInputs, Reading
-from dashboard.draw.attention_view import Patches
+from dashboard.draw.attention_view import THUMB_PIXELS, Blocks, Patches
+from dashboard.draw.components import Cell
+from dashboard.draw.figures import WEIGHTS, Theme, colours_at
 from dashboard.draw.formats import number, plain, share_text
 
 SENTENCES: dict[Sentences, str] = {
@@ -102,6 +106,38 @@ def pins_fact(item: AttentionMap, head: int, pins: tuple[tuple[int, int], ...]) 
         for i, j in reversed(pins[:-1])
     )
     return f"Also pinned: {text}."
+
+
+def similar_text(trace: AttentionTrace, head: Head, others: Similar) -> str:
+    """The head most like one, and what half of the others have in common with it."""
+    (best, share), half = others[0], others[len(others) // 2][1]
+    return (
+        f"Most like {trace.name(head)} on this text is {trace.name(best)}: {share_text(share)} of their weight lies on the "
+        f"same keys; half of the {len(others)} other heads have {share_text(half)} or less in common with it."
+    )
+
+
+def similar_cell(head: Head, others: Similar) -> Cell:
+    return Cell(
+        "The other heads by what their maps have in common with this one.",
+        f"""
+from core.interpret.trace import similar_heads
+
+similar = similar_heads(trace, {head})
+for other, share in similar[:5]:
+    print(trace.name(other), round(share, 3))
+""",
+        results={"[share for _, share in similar[:5]]": [share for _, share in others[:5]]},
+    )
+
+
+def thumbnail(weights: np.ndarray, theme: Theme) -> np.ndarray:
+    """A map (T, S) as RGB uint8, of about 120 pixels across, its largest weight darkest."""
+    if blocks := Blocks.of((len(weights), weights.shape[1]), None, THUMB_PIXELS):
+        weights = blocks.weights(weights, None, "max")
+    rgb = colours_at(WEIGHTS[theme], weights / max(float(weights.max()), 1e-9))
+    times = max(1, 120 // max(weights.shape))
+    return rgb.round().astype(np.uint8).repeat(times, 0).repeat(times, 1)
 
 
 def all_heads_fact(view: TraceView) -> str:

@@ -1,11 +1,15 @@
-"""A cell of a picture of maps that a person pins: it is in the link, and stays while the page has such a cell."""
+"""A cell of a picture of maps that a person pins, and several of its queries that are joined: both are in the link."""
 
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import streamlit as st
 
 from dashboard.draw.attention_view import Pair, Tile, multiples
+from dashboard.draw.components import Cell, Script, add_script
+from dashboard.draw.formats import number, numbered, plain
+from dashboard.fields.base import HERE, Fields, MultiSelect, Segmented
 from dashboard.fields.link import LinkedValue, last_linked, read_linked, write_linked
 from dashboard.server.session import SessionValue
 
@@ -58,3 +62,67 @@ def linked_maps(
     pinned = field.pinned((shape[0], shape[1]), of)
     key = f"{field.owner.page_key}:{name}"
     return field.pin(multiples(tiles, *lines, key=key, pin=pinned, **options))
+
+
+JOINED = {"mean": "averaged", "sum": "summed"}
+
+
+class JoinedQueries(Fields):
+    """Several queries whose weights are averaged or summed; `names` are the tokens of the rows."""
+
+    names: tuple[str, ...] = ()
+    joined = MultiSelect[str](
+        "Queries",
+        lambda c: numbered(c.names),
+        of=lambda c: c.names,
+        help="The rows of these words are averaged or summed, key by key, in each head.",
+    )
+    how = Segmented[str](
+        "Join",
+        {name: word.capitalize() for name, word in JOINED.items()},
+        help="The mean of the queries' weights, or their sum.",
+    ).when(lambda c: c.joined)
+
+
+def joined_map(
+    controls: JoinedQueries,
+    weights: np.ndarray,
+    names: Sequence[str],
+    keys: Sequence[str],
+    heads: Sequence[str],
+    head: int,
+    code: str,
+) -> None:
+    """Draw what several queries take together, a row a head of (H, T, S), with the controls that choose them.
+
+    `heads` are the names of the heads and `head` is the picked one; `code` gives the weights in the page's script.
+    """
+    from core.interpret.trace import join_queries  # with torch, which Start does not need
+
+    chosen = controls.draw_more("joined", "how", into=HERE, names=tuple(names))
+    page, word, rows = controls.page_key, JOINED[chosen.how], numbered(chosen.names)
+    queries = sorted(map(rows.index, chosen.joined))
+    if not queries:
+        st.caption("Choose words: their weights become one row of each head.")
+        add_script(lambda: Script((), {}), "joined")
+        return
+    together = join_queries(weights, queries, chosen.how)
+    words = ", ".join(f"“{rows[at]}”" for at in queries)
+    tile = Tile(f"{words}, {word}", "head (row), key (column)", together, marker=-1)
+    multiples([tile], heads, keys, key=f"{page}:joined:map", query=head, reads="")
+    key = int(together[head].argmax())
+    st.markdown(
+        f"{plain(words)}, {word}: head {heads[head]} takes most from {plain(keys[key])}, "
+        f"{number(float(together[head, key]))}; the mean of its keys is {number(float(together[head].mean()))}."
+    )
+    cell = Cell(
+        f"What several queries take together, {word}, by head and key.",
+        f"""
+from core.interpret.trace import join_queries
+
+together = join_queries({code}, {queries}, {chosen.how!r})
+print(together.round(3))
+""",
+        results={"together": together},
+    )
+    add_script(lambda: Script((cell,), {}), "joined")

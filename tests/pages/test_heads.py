@@ -52,6 +52,10 @@ test_what_it_says = page_cases(
             ["= 0.20"],
             do=[("slider", "depth", 1)],
         ),
+        "two words together": Case(
+            RANDOM_LAYER | {"joined": "was"},
+            ["averaged: head L0·H", "the mean of its keys is 0."],
+        ),
         "no words": Case({}, ["Type a sentence"], do=[("text_input", "tokens", "   ")]),
         "wrong links": Case({"idea": "Three", "d_model": "7"}, ["idea = Three", "d_model = 7"]),
         "no parameters before the question about them": Case({}, never=["591,360"]),

@@ -47,7 +47,7 @@ from dashboard.draw.pretrained import (
     pins_fact,
     rivals_text,
 )
-from dashboard.ui.models import ModelRef, folder_name, reading_of, roles_of
+from dashboard.ui.models import EMBEDDED, ModelRef, folder_name, reading_of, roles_of
 from dashboard.ui.runs import EXAMPLE_FOLDER
 from pages import use_model
 from tests.cases import each
@@ -62,6 +62,7 @@ from tests.pages.app import (
     own_paths,
     page_cases,
     page_text,
+    pictures_of,
     query_value,
     script_of,
     set_control,
@@ -69,6 +70,7 @@ from tests.pages.app import (
 )
 from tests.tiny_models import BERT, build, save
 
+TEXT = "The animal didn't cross the street because it was too tired."
 TEXTS = ("a", "🙂🙂", "שלום עולם", "<script>alert(1)</script> **x** $y$")
 test_what_pretrained_says = page_cases(
     "pretrained",
@@ -91,6 +93,29 @@ test_what_pretrained_says = page_cases(
         for text in TEXTS
     },
 )
+
+
+def test_several_words_are_joined_from_a_link():
+    link = {"pretrained:joined": ["it", "was"], "pretrained:how": "Summed"}
+    app = open_at("pretrained", **link)
+    assert_says(app, "“it”, “was”, summed: head L3·H1 takes most from animal, 0.79")
+    assert_script(app)  # with the page's own numbers
+    (picture,) = (one for key, one in pictures_of(app).items() if key == "pretrained:joined:map")
+    (summed,) = picture.maps
+    own = reading_of(EMBEDDED, ModelInputs(TEXT)).trace.map(3).weights
+    np.testing.assert_allclose(summed.values, own[:, [10, 11]].sum(1), rtol=1e-4, atol=1e-5)
+    app.segmented_control(key="pretrained:how").set_value("mean").run()
+    assert_says(app, "“it”, “was”, averaged: head L3·H1 takes most from animal")
+
+
+def test_a_similar_head_opens_by_a_press():
+    app = open_at("pretrained")
+    names = [one.label for one in app.button if one.key and "similar" in one.key]
+    assert len(names) == 5 and names[0] == "L4·H3: 0.70"
+    assert_says(app, "Most like L3·H1 on this text is L4·H3")
+    next(one for one in app.button if one.label == names[0]).click().run()
+    assert app.query_params["head"] in ("4.3", ["4.3"])
+    assert_says(app, "In head L4·H3", "Most like L4·H3")
 
 
 def test_the_key_of_the_pin_comes_first():

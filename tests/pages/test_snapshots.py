@@ -82,8 +82,10 @@ def another(field: Field, value: Any, drawn: Any) -> tuple[str, Any] | None:
         return None
     if depends(field):
         if isinstance(field, Options):
-            others = [text for text in drawn.options if text != drawn.format_func(value)]
-            return (others[0], others[0]) if others else None
+            many = isinstance(value, list)
+            now = value if many else [drawn.format_func(value)]
+            others = [text for text in drawn.options if text not in now]
+            return (others[0], others[:1] if many else others[0]) if others else None
         other = type(value)(drawn.min if value != drawn.min else drawn.max)
         return str(other), other
     if isinstance(field, Options):
@@ -167,7 +169,8 @@ def states(page: str) -> Iterator[tuple[str, AppTest]]:
             if (other := another(keys[key], start[key], drawn[key])) is not None:
                 app = open_page(page, link | {key: other[0]})
                 value = app.session_state[key]
-                if depends(keys[key]) and isinstance(keys[key], Options):
+                one_of_some = isinstance(keys[key], Options) and not isinstance(value, list)
+                if depends(keys[key]) and one_of_some:
                     value = elements(app)[key].format_func(value)
                 assert value == other[1], key
                 assert shown(app) != before or page in FOR_A_RUN or key in STILL, (
