@@ -246,6 +246,7 @@ class _Reader(TorchFunctionMode):
     ) -> None:
         super().__init__()
         self.model, self.row, self.queries, self.heads = model, row, queries, heads
+        self.thread = threading.get_ident()
         self.calls: list[ModuleCall] = []
         self.running: list[_Running] = [_Running("")]
         self.ran: dict[str, str] = {}  # the class of each module
@@ -262,6 +263,8 @@ class _Reader(TorchFunctionMode):
         """Follow which module runs."""
 
         def enter(name: str, module: nn.Module, args: Any, kwargs: Any) -> None:
+            if threading.get_ident() != self.thread:  # another reader of the same model
+                return
             tensors = [one for one in (*args, *kwargs.values()) if isinstance(one, Tensor)]
             shapes = tuple(tuple(one.shape) for one in tensors)
             self.batch = self.batch or next((shape[0] for shape in shapes if shape), 0)
@@ -270,7 +273,8 @@ class _Reader(TorchFunctionMode):
             self.running.append(_Running(name, shapes, floats))
 
         def leave(module: nn.Module, args: Any, output: Any) -> None:
-            self.running.pop()
+            if threading.get_ident() == self.thread:
+                self.running.pop()
 
         with ExitStack() as stack:
             for path, module in self.model.named_modules() if self.model is not None else ():
@@ -550,11 +554,10 @@ class _Reader(TorchFunctionMode):
 
         Asked for weights it computes them by hand; it is called once more without.
         """
-        thread = threading.get_ident()
 
         def seen(*args: Any, **options: Any) -> Tensor:
             out = fused(*args, **options)
-            if threading.get_ident() == thread:
+            if threading.get_ident() == self.thread:
                 self._guarded(self._fused, "nn.MultiheadAttention", out, *args, **options)
             return out
 

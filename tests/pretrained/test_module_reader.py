@@ -2,7 +2,6 @@
 
 import math
 from concurrent.futures import ThreadPoolExecutor
-from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -793,16 +792,20 @@ def test_mechanisms_of_the_lab_are_read_or_refused(one):
     np.testing.assert_allclose(reading.calls[0].weights, steps.weights[0], 1e-4, 1e-5)
 
 
+class NanoLike(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return plain(*(heads(x),) * 3).transpose(1, 2).flatten(2)
+
+
 def test_threads_that_read_at_once_see_their_own_calls():
-    model, before = (
-        nn.MultiheadAttention(C, H, batch_first=True).eval(),
-        F.scaled_dot_product_attention,
-    )
-    texts = [(numbers(1, 4 + length, C),) * 3 for length in range(8)]
+    model = nn.Sequential(nn.TransformerEncoderLayer(C, H, batch_first=True), NanoLike()).eval()
+    before = F.scaled_dot_product_attention
+    texts = [numbers(1, 4 + length, C) for length in range(8)]
     with ThreadPoolExecutor(4) as pool:
-        readings = [*pool.map(lambda inputs: read_module(deepcopy(model), inputs), texts)]
-    for inputs, reading in zip(texts, readings, strict=True):
-        assert agreed(reading, 1).calls[0].shape == (1, H, inputs[0].shape[1], inputs[0].shape[1])
+        readings = [*pool.map(lambda inputs: read_module(model, inputs), texts)]
+    for x, reading in zip(texts, readings, strict=True):
+        names = [(call.name, call.shape[2:]) for call in agreed(reading, 2).calls]
+        assert names == [("0.self_attn", (x.shape[1],) * 2), ("1", (x.shape[1],) * 2)]
     assert F.scaled_dot_product_attention is before
 
 
