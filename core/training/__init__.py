@@ -10,6 +10,7 @@ from core.training.config import (
     RunConfig,
     card_recipe,
     devices,
+    nanogpt,
     recommended,
     resolve_device,
 )
@@ -93,6 +94,7 @@ __all__ = [
     "load_weights",
     "measure_teacher_forced",
     "name_of",
+    "nanogpt",
     "never_stop",
     "objective",
     "one_a_step",

@@ -2,6 +2,7 @@
 
 attention-lab recipe reverse > reverse.json    a config that learns a task, to be edited
 attention-lab recipe own_table --data my.csv --set label=species > mine.json
+attention-lab recipe own_text --nanogpt --data shakespeare.txt > nano.json
 attention-lab card gemma3 > gemma3.json        a small model with the layers of a published one
 attention-lab train reverse.json               train it; Ctrl-C stops and saves the run
 attention-lab resume RUN [--steps N]           continue a run, or train it longer
@@ -34,7 +35,7 @@ from core.runs.store import take_over
 from core.runs.worker import work
 from core.tasks import TaskConfig, make_task, task_entry
 from core.tasks.reading import put_if_long
-from core.training.config import RunConfig, card_recipe, recommended
+from core.training.config import RunConfig, card_recipe, nanogpt, recommended
 from core.training.diagnosis import time_needed
 from core.training.evaluate import Record
 from core.training.sweeps import with_settings
@@ -60,6 +61,9 @@ def recipe(
     data: Annotated[
         Path | None, typer.Option(help="your own text, sentence pairs or table")
     ] = None,
+    nano: Annotated[
+        bool, typer.Option("--nanogpt", help="of a text: nanoGPT's recipe for a CPU")
+    ] = False,
 ) -> None:
     """Print a task's recipe as a config file; --set gives parameters of the task."""
     known = {param.key: param for param in task_entry(task).params}
@@ -75,7 +79,8 @@ def recipe(
     }
     made = make_task(TaskConfig.of(task, **params))
     print(*made.notes, sep="\n", end="\n" * bool(made.notes), file=sys.stderr)
-    print(json.dumps(recommended(made, model).to_json(), indent=1, ensure_ascii=False))
+    config = nanogpt(made.config) if nano else recommended(made, model)
+    print(json.dumps(config.to_json(), indent=1, ensure_ascii=False))
 
 
 @app.command()

@@ -18,10 +18,14 @@ Device = Literal["auto", "cpu", "cuda", "mps"]
 Optimizer = Literal["adamw", "adam", "rmsprop", "sgd"]
 Schedule = Literal["constant", "cosine", "inverse_sqrt"]
 Precision = Literal["fp32", "bf16"]
+Decayed = Literal["all", "matrices"]
+Initialization = Literal["own", "gpt2"]
 OPTIMIZERS, SCHEDULES = get_args(Optimizer), get_args(Schedule)
 Seed = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 FRAMES = 50  # records along a recommended run
 LONG = 24  # tokens; decoding longer outputs takes longer than the steps between two records
+# written only where they differ from their defaults, as older versions do not know them
+NEW_FIELDS = {"beta1", "beta2", "decayed", "least_rate", "initialization"}
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,9 @@ class RunConfig:
     `keep_best` the final figures, and every page by default, use the weights of the smallest validation loss.
     `checkpointing` recomputes layers in the backward pass; precision bf16 runs the forward pass in bfloat16.
     `num_examples` held-out examples are logged with each record, with their attention.
+    `beta1` and `beta2` are Adam's decays of its two means; `decayed` is what weight decay pulls at, all weights or the
+    matrices alone, without biases and norms; a cosine ends at `least_rate` of the learning rate. `initialization` gpt2
+    begins as GPT-2 does (core.training.loop.start_as_gpt2), own as each part of the model does.
     """
 
     task: TaskConfig
@@ -60,9 +67,29 @@ class RunConfig:
     held_out: Annotated[int, Meta(ge=1, le=1_000)] = 200
     num_examples: Annotated[int, Meta(ge=1, le=8)] = 5
     finish_early: bool = True
+    beta1: Annotated[float, Meta(ge=0, le=0.999)] = 0.9
+    beta2: Annotated[float, Meta(ge=0, le=0.9999)] = 0.999
+    decayed: Decayed = "all"
+    least_rate: Annotated[float, Meta(ge=0, le=1)] = 0.1
+    initialization: Initialization = "own"
 
     def __post_init__(self) -> None:
         check_types(self)
+        for reads, names, what in (
+            (
+                self.optimizer in ("adamw", "adam"),
+                ("beta1", "beta2"),
+                f"optimizer = {self.optimizer}",
+            ),
+            (self.schedule == "cosine", ("least_rate",), f"schedule = {self.schedule}"),
+            (self.model.kind not in RECURRENT, ("initialization",), f"kind = {self.model.kind}"),
+        ):
+            for name in () if reads else names:
+                usual = getattr(type(self), name)
+                refuse_if(
+                    getattr(self, name) != usual,
+                    f"{what} does not read {name}; leave it at {usual}.",
+                )
         refuse_if(
             self.checkpointing and self.model.kind in RECURRENT,
             f"checkpointing works layer by layer, and kind = {self.model.kind} has no layers; take "
@@ -82,7 +109,11 @@ class RunConfig:
         )
 
     def to_json(self) -> dict:
-        plain = {field.name: getattr(self, field.name) for field in fields(self)}
+        plain = {
+            field.name: value
+            for field in fields(self)
+            if (value := getattr(self, field.name)) != field.default or field.name not in NEW_FIELDS
+        }
         return plain | {"task": self.task.to_json(), "model": self.model.to_json()}
 
     @classmethod
@@ -150,6 +181,43 @@ def recommended(task: Task, kind: str | None = None, **changes: Any) -> RunConfi
     settings.setdefault("record_every", max(1, settings["steps"] // FRAMES))
     model = settings.pop("model", None) or ModelConfig.from_json(recipe.model)
     return RunConfig(task.config, model, **settings)
+
+
+def nanogpt(task: TaskConfig) -> RunConfig:
+    """nanoGPT's recipe for Shakespeare by characters on a CPU (Karpathy 2023, its README and config/
+    train_shakespeare_char.py), on a text: windows of 64 characters. ConfigError for another task than a text."""
+    params = {"length": 64, "unit": "characters"}
+    refuse_if(
+        not params.keys() <= dict(task.params).keys(),
+        f"task = {task.key} is no text that can be read by characters; take own_text or topics.",
+    )
+    model = ModelConfig.transformer(
+        128,
+        num_heads=4,
+        layers=4,
+        d_ff=512,
+        kind="decoder",
+        norm="pre",
+        activation="gelu",
+        position="learned",
+        tied=True,
+        output_bias=False,
+    )
+    text = TaskConfig.of(task.key, task.seed, **{**dict(task.params), **params})
+    return recommended(
+        make_task(text),
+        "decoder",
+        model=model,
+        steps=2000,
+        batch_size=12,
+        learning_rate=1e-3,
+        warmup=100,
+        weight_decay=0.1,
+        beta2=0.99,
+        decayed="matrices",
+        initialization="gpt2",
+        patience=0,
+    )
 
 
 HEADS = 4  # of a small model with the pattern of layers of a published one

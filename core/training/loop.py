@@ -75,10 +75,34 @@ KINDS: dict[str, Callable[..., torch.optim.Optimizer]] = {
 
 def make_optimizer(config: RunConfig, model: torch.nn.Module) -> torch.optim.Optimizer:
     """The optimizer of a config; AdamW decouples weight decay from the gradient (Loshchilov & Hutter 2019)."""
-    more = {"momentum": 0.9} if config.optimizer == "sgd" else {}
+    more: dict[str, Any] = {"momentum": 0.9} if config.optimizer == "sgd" else {}
+    if config.optimizer in ("adamw", "adam"):
+        more = {"betas": (config.beta1, config.beta2)}
+    weights: Any = model.parameters()
+    if config.decayed == "matrices":
+        every = [*weights]
+        weights = [
+            {"params": [each for each in every if each.dim() > 1]},
+            {"params": [each for each in every if each.dim() < 2], "weight_decay": 0.0},
+        ]
     return KINDS[config.optimizer](
-        model.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay, **more
+        weights, lr=config.learning_rate, weight_decay=config.weight_decay, **more
     )
+
+
+@torch.no_grad()
+def start_as_gpt2(model: torch.nn.Module) -> None:
+    """N(0, 0.02²) for matrices and embeddings, and biases of 0; what N sublayers add to the residual stream begins
+    1/√N as large (Radford 2019, section 2.3). What begins as a constant, such as a gate at 0, stays."""
+    for module in model.modules():
+        if isinstance(module, torch.nn.Linear | torch.nn.Embedding) and module.weight.std() > 0:
+            torch.nn.init.normal_(module.weight, std=0.02)
+            if isinstance(module, torch.nn.Linear) and module.bias is not None:
+                torch.nn.init.zeros_(module.bias)
+    ends = ("projection.output.weight", "feed_forward.outer.weight")
+    adding = [weight for name, weight in model.named_parameters() if name.endswith(ends)]
+    for weight in adding:
+        weight *= len(adding) ** -0.5
 
 
 @dataclass
@@ -254,6 +278,8 @@ def prepare(config: RunConfig) -> Session:
     torch.manual_seed(config.seed)
     task = make_task(config.task)
     model = build_model(config.model, task.shape).to(device)
+    if config.initialization == "gpt2":
+        start_as_gpt2(model)
     if config.checkpointing:
         model.checkpointing = True
     return Session(
@@ -423,14 +449,14 @@ def _final(session: Session, record: Record, stop: Callable[[], bool]) -> Record
 
 
 def learning_rate(config: RunConfig, step: int) -> float:
-    """The rate of a step: linear over `warmup`, then constant, a cosine down to a tenth at the last step, or 1/√step
-    (Vaswani 2017, section 5.3, with `learning_rate` as its peak)."""
+    """The rate of a step: linear over `warmup`, then constant, a cosine down to `least_rate` of it at the last step,
+    or 1/√step (Vaswani 2017, section 5.3, with `learning_rate` as its peak)."""
     rise = min(1.0, step / (config.warmup + 1))
-    done = min(1.0, step / config.steps)
+    done, least = min(1.0, step / config.steps), config.least_rate
     fall = {
         "constant": 1.0,
         "inverse_sqrt": min(1.0, math.sqrt((config.warmup + 1) / step)),
-        "cosine": 0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * done)),
+        "cosine": least + (1 - least) * 0.5 * (1 + math.cos(math.pi * done)),
     }
     return config.learning_rate * rise * fall[config.schedule]
 

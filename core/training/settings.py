@@ -149,7 +149,13 @@ TRAINING_SETTINGS = {  # by group
             "schedule",
             "Learning rate schedule",
             "how the learning rate changes after the warm-up",
-            labels=("constant", "cosine, to a tenth", "1/√step (Vaswani 2017)"),
+            labels=("constant", "cosine", "1/√step (Vaswani 2017)"),
+        ),
+        _training(
+            "least_rate",
+            "Least rate",
+            "where a cosine ends, as a share of the learning rate",
+            step=0.05,
         ),
         _training(
             "warmup",
@@ -169,6 +175,20 @@ TRAINING_SETTINGS = {  # by group
             "Weight decay",
             "how strongly each step pulls the weights towards zero",
             step=0.01,
+        ),
+        _training(
+            "decayed",
+            "Weight decay of",
+            "what weight decay pulls at; biases and norms are not matrices",
+            labels=("all weights", "matrices alone"),
+        ),
+        _training("beta1", "β₁", "Adam's decay of the mean gradient, by step", step=0.01),
+        _training("beta2", "β₂", "Adam's decay of the mean squared gradient, by step", step=0.001),
+        _training(
+            "initialization",
+            "First weights",
+            "as each part begins, or as in GPT-2: N(0, 0.02²), less for what layers add (Radford 2019)",
+            labels=("usual", "GPT-2"),
         ),
         _training(
             "label_smoothing",

@@ -54,7 +54,8 @@ MODEL, TRAINING = (
     for keys in (
         "kind d_model num_heads pattern layers d_ff norm residual streams normalization activation dropout tied "
         "output_bias pool cell bidirectional feeding",
-        "learning_rate optimizer schedule warmup batch_size weight_decay label_smoothing clip",
+        "learning_rate optimizer schedule warmup batch_size weight_decay label_smoothing clip least_rate beta1 beta2 "
+        "decayed initialization",
     )
 )
 FIELDS = {**ATTENTION, **MODEL, **TRAINING}
@@ -137,6 +138,7 @@ class SweepConfig:
             steps=COMPARED_STEPS,
             max_train_seconds=self.seconds,
             schedule=schedule,
+            least_rate=run.least_rate if schedule == "cosine" else RunConfig.least_rate,
             record_every=max(self.base.record_every, RECORD_EVERY),
         )
 
@@ -289,6 +291,9 @@ NUMBERS: dict[str, tuple[float, ...]] = {  # usual ones, to which that of the ru
     "weight_decay": (0.0, 0.01, 0.1, 0.3),
     "label_smoothing": (0.0, 0.05, 0.1, 0.2),
     "clip": (0.1, 0.3, 1.0, 3.0, 10.0),
+    "least_rate": (0.0, 0.01, 0.1, 0.3, 1.0),
+    "beta1": (0.0, 0.8, 0.9, 0.95),
+    "beta2": (0.9, 0.95, 0.98, 0.99, 0.999),
 }
 CARD_PATTERNS = (SAME, *(card.key for card in CARDS if card.pattern > 1 and not card.untrained))
 FIRST = {  # with which a sweep of an axis begins

@@ -31,6 +31,7 @@ from core.training import (
     RunConfig,
     card_recipe,
     devices,
+    nanogpt,
     recommended,
     value_text,
 )
@@ -385,6 +386,13 @@ def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
                 st.markdown(f"**{title}**")
             training |= c.draw_or_read("settings", opened=panel.open, params=params).settings
     _show_changes(cells["training"], draw.changes(training, every))
+    if {"length", "unit"} <= dict(task.config.params).keys():
+        cells["training"].button(
+            "nanoGPT's recipe",
+            key="train:nanogpt",
+            on_click=lambda: adopt_run(nanogpt(task.config)),
+            help="The model and the training of nanoGPT's README for Shakespeare by characters on a CPU.",
+        )
     c = c.draw_more("rate", into=cells["rate"]).draw_more("seed", into=cells["seed"])
     with cells["heads"]:
         _take_built(c, linked)
@@ -487,6 +495,7 @@ def of_training(base: RunConfig, form: str) -> dict[str, tuple[Param, ...]]:
         "label_smoothing": form == "series",
         "checkpointing": base.model.kind in RECURRENT,
         "finish_early": form in ("text", "series"),
+        "initialization": base.model.kind in RECURRENT,
     }
     of_server: dict[str, dict[str, Any]] = {
         "steps": {"high": limits.max_run_steps()},

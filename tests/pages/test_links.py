@@ -39,6 +39,10 @@ RUN = {
     "clip": 2.0,
     "weight_decay": 0.2,
     "label_smoothing": 0.1,
+    "least_rate": 0.2,
+    "decayed": "matrices",
+    "beta1": 0.8,
+    "beta2": 0.99,
     "device": "cpu",
     "precision": "bf16",
 }
@@ -67,7 +71,10 @@ PAGES: dict[str, tuple[str, dict[str, str], tuple[str, ...], dict[str, Any]]] = 
             f"{STACK}:tied": True,
             f"{STACK}:output_bias": False,
         }
-        | {f"{STACK}:{name}": value for name, value in (RUN | {"checkpointing": True}).items()},
+        | {
+            f"{STACK}:{name}": value
+            for name, value in (RUN | {"checkpointing": True, "initialization": "gpt2"}).items()
+        },
     ),
     "train, recurrent": (
         "train",

@@ -22,7 +22,7 @@ from core.runs.worker import work
 from core.studies.decode import decodable_runs
 from core.studies.runs import source_at
 from core.tasks import TASKS, Task, TaskConfig, make_task
-from core.training import Prediction, Record, SweepConfig, loop, recommended
+from core.training import Prediction, Record, SweepConfig, loop, nanogpt, recommended
 from dashboard.draw import fine_tune as draw
 from dashboard.draw.figures import Ink, shade, text_on
 from dashboard.draw.formats import number, percent
@@ -443,6 +443,13 @@ def test_the_settings_of_a_run_come_back_whole(task, kind):
     base = recommended(make_task(TaskConfig.of(task)), kind, learning_rate=1.7e-3, **changes)
     config, app = controls_of(bring=base)
     assert not app.error and config == base
+
+
+def test_nanogpts_recipe_is_a_press():
+    _, app = controls_of(**{"train:task": "own_text"})
+    app.button(key="train:nanogpt").click().run()
+    assert not app.error and app.session_state["asked"] == nanogpt(TaskConfig.of("own_text"))
+    assert not controls_of(**{"train:task": "copy"})[1].get("button")
 
 
 def test_a_model_that_a_task_cannot_have_says_why():

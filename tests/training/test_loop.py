@@ -4,6 +4,7 @@ import gc
 import io
 import itertools
 import json
+import math
 import os
 import re
 import signal
@@ -24,17 +25,28 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from core.attention import Attention, AttentionConfig, Choice
+from core.attention import Attention, AttentionConfig, Choice, ConfigError
 from core.attention.base import ScoreBlock
 from core.attention.masks.content import LightningIndexer, indexer_loss, selection
-from core.models import ModelConfig
+from core.models import ModelConfig, build_model
 from core.models.decoding import EOS
 from core.runs import archive, executor, machine, worker
 from core.runs.runs import Run, create_run, find_run
 from core.tasks import Example, TaskConfig, make_task
 from core.tasks.tables import TableTask
-from core.training import Prediction, Record, RunConfig, evaluate, loop, prepare, recommended, train
+from core.training import (
+    Prediction,
+    Record,
+    RunConfig,
+    evaluate,
+    loop,
+    nanogpt,
+    prepare,
+    recommended,
+    train,
+)
 from core.training.__main__ import progress
+from core.training.config import NEW_FIELDS
 from dashboard.draw import train as train_words
 from dashboard.server import queue
 from dashboard.ui import runs
@@ -217,6 +229,8 @@ def test_two_confirmed_passes_finish_early(monkeypatch):
         (dict(steps=100, warmup=9, learning_rate=1.0), 5, pytest.approx(0.5, abs=0.01)),
         (dict(steps=100, warmup=9, learning_rate=1.0), 100, pytest.approx(0.1)),
         ({"schedule": "constant", "learning_rate": 1.0}, 4, 1.0),
+        (dict(learning_rate=1.0, least_rate=0.0), 4, pytest.approx(0.0)),
+        (dict(learning_rate=1.0, least_rate=0.3), 4, pytest.approx(0.3)),
         # Vaswani's d^-0.5 · min(n^-0.5, n · w^-1.5) is its peak d^-0.5 · w^-0.5 times min(√(w/n), n/w).
         *(
             (
@@ -586,6 +600,71 @@ def test_the_optimizer_that_was_asked_for(name, kind, monkeypatch):
         descend(made, lambda: ours(x).square().sum(), 3, clip=torch.inf)
         made.load_state_dict(made.state_dict())
     torch.testing.assert_close(ours.state_dict(), torchs.state_dict(), rtol=0, atol=0)
+
+
+def test_usual_options_train_as_before():
+    # what a run of an older version has not is left out of its file, and changes no bit
+    config = small_run(steps=7, learning_rate=0.013)
+    assert not NEW_FIELDS & config.to_json().keys()
+    for step in range(1, 8):
+        share = 0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * min(1.0, step / 7)))
+        assert loop.learning_rate(config, step) == 0.013 * share
+    torch.manual_seed(0)
+    model = build_model(config.model, make_task(config.task).shape)
+    torch.testing.assert_close(
+        prepare(config).model.state_dict(), model.state_dict(), rtol=0, atol=0
+    )
+
+
+def test_betas_and_decay_of_matrices_alone():
+    config = small_run(
+        beta1=0.8, beta2=0.99, decayed="matrices", weight_decay=0.5, learning_rate=0.01
+    )
+    ours, torchs = torch.nn.Linear(5, 3), torch.nn.Linear(5, 3)
+    torchs.load_state_dict(ours.state_dict())
+    groups = [{"params": [torchs.weight]}, {"params": [torchs.bias], "weight_decay": 0.0}]
+    expected = torch.optim.AdamW(groups, lr=0.01, weight_decay=0.5, betas=(0.8, 0.99))
+    x = torch.randn(7, 5)
+    for made, layer in ((expected, torchs), (loop.make_optimizer(config, ours), ours)):
+        descend(made, lambda layer=layer: layer(x).square().sum(), 3, clip=torch.inf)
+    torch.testing.assert_close(ours.state_dict(), torchs.state_dict(), rtol=0, atol=0)
+
+
+def test_first_weights_of_gpt2():
+    model = ModelConfig.transformer(64, 2, 3, 128, norm="pre")
+    weights = prepare(small_run(model=model, initialization="gpt2")).start
+    spread = {name: float(weight.std()) for name, weight in weights.items() if weight.dim() > 1}
+    adding = {
+        name for name in spread if name.endswith(("projection.output.weight", "outer.weight"))
+    }
+    assert len(adding) == 3 * 2 + 3 * 3, "of three layers of the encoder and of the decoder"
+    for name, std in spread.items():
+        assert std == pytest.approx(0.02 * (len(adding) ** -0.5 if name in adding else 1), rel=0.1)
+    assert all(
+        not weight.any() for name, weight in weights.items() if name.endswith(".bias")
+    ) and all(
+        bool((weight == 1).all()) for name, weight in weights.items() if "norm.weight" in name
+    )
+
+
+def test_nanogpts_recipe_is_that_of_its_readme():
+    config = nanogpt(TaskConfig.of("own_text"))
+    model = config.model
+    assert (config.task["length"], config.task["unit"]) == (64, "characters")
+    assert (model.d_model, model.num_heads, model.layers, model.d_ff, model.tied) == (
+        128, 4, 4, 512, True,
+    )  # fmt: skip
+    assert (config.steps, config.batch_size, config.learning_rate, config.warmup) == (
+        2000, 12, 1e-3, 100,
+    )  # fmt: skip
+    assert config.learning_rate * config.least_rate == pytest.approx(1e-4)
+    assert (config.beta1, config.beta2, config.weight_decay) == (0.9, 0.99, 0.1)
+    assert RunConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
+    first = next(train(replace(config, held_out=9)))
+    assert first.loss == pytest.approx(math.log(55), abs=0.5), (
+        "it begins as a guess among the signs"
+    )
+    pytest.raises(ConfigError, nanogpt, TaskConfig.of("copy")).match("own_text or topics")
 
 
 def test_smoothing_is_shared_among_all_classes():
