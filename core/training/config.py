@@ -13,6 +13,7 @@ from core.models import RECURRENT, ModelConfig
 from core.models.cards.base import ModelCard
 from core.serialization import bounds, check_types, renamed
 from core.tasks import Task, TaskConfig, make_task, reading
+from core.tasks.recipes import PATIENCE
 
 Device = Literal["auto", "cpu", "cuda", "mps"]
 Optimizer = Literal["adamw", "adam", "rmsprop", "sgd"]
@@ -162,6 +163,8 @@ def recommended(task: Task, kind: str | None = None, **changes: Any) -> RunConfi
         f"{', '.join(task.recommended)}.",
     )
     recipe = task.recommended[kind]
+    # no whole output of these can be right, which would end other tasks
+    endless = task.form in ("text", "series")
     settings: dict[str, Any] = (
         dict(
             steps=recipe.steps,
@@ -171,8 +174,8 @@ def recommended(task: Task, kind: str | None = None, **changes: Any) -> RunConfi
             warmup=recipe.warmup,
             schedule=recipe.schedule,
             weight_decay=recipe.weight_decay,
-            patience=recipe.patience,
-            keep_best=recipe.keep_best,
+            patience=recipe.patience or PATIENCE * endless,
+            keep_best=recipe.keep_best or endless,
             finish_early=not task.finite,  # a small held-out set would flatter the result
             decode_every=1 if task.form != "pairs" or task.max_target <= LONG else 5,
         )

@@ -147,10 +147,10 @@ def early_end(last: Record, config: RunConfig | None) -> str:
 def ending_text(status: Status, records: Sequence[Record], config: RunConfig | None = None) -> str:
     """How a run ended, why before its last step, and its sequence accuracy."""
     last = next((r for r in reversed(records) if r.sequence_accuracy is not None), None)
+    early = early_end(records[-1], config) if records and status.state == "finished" else ""
     if last is None or status.state == "failed":
-        return status.message
+        return status.message + early
     accuracy = last.sequence_accuracy or 0.0
-    early = early_end(last, config) if status.state == "finished" else ""
     task = config and task_of(config.task)
     name = "Accuracy" if task and task.form == "label" else "Sequence accuracy"
     return (

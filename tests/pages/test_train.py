@@ -3,6 +3,7 @@
 import math
 import re
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -988,6 +989,14 @@ def test_scores_of_classes_have_no_sequences():
         records = [Record(9, sequence_accuracy=0.97, held_out=30)]
         text = train.draw.ending_text(Status("finished", "Done."), records, config)
         assert says in text and ("Sequence" in text) == (key == "reverse")
+
+
+def test_an_early_end_is_said_where_nothing_is_wholly_right():
+    config = recommended(make_task(TaskConfig.of("topics")))
+    last = Record(9, loss=2.0, held_out=30)
+    text = partial(train.draw.ending_text, records=[last], config=config)
+    assert text(Status("finished", "Done.")).endswith("since the validation loss no longer fell.")
+    assert text(Status("stopped", "Stopped.")) == "Stopped."
 
 
 def test_rows_of_a_map_are_the_target():

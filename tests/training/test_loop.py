@@ -689,6 +689,13 @@ def test_the_gradient_is_clipped_and_told_as_it_was():
     assert any(not torch.equal(before[name], w) for name, w in tight.model.named_parameters())
 
 
+@each("key", ["repeats", "names", "topics", "series"])
+def test_what_is_never_wholly_right_stops_by_its_loss(key):
+    config = recommended(make_task(TaskConfig.of(key)))
+    assert (config.patience, config.keep_best) == (10, True)
+    assert recommended(make_task(TaskConfig.of("reverse"))).patience == 0, "it ends at 99 %"
+
+
 def test_patience_ends_a_run_that_no_longer_gets_better():
     session = prepare(small_run(steps=400, patience=2, finish_early=False))
     frozen = torch.nn.Parameter(torch.zeros(1))
