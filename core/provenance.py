@@ -46,8 +46,9 @@ def lab_commit() -> str:
 def needed_plugins(code: str) -> dict[str, str]:
     """The SHA-256 of each plug-in's file, by its name, that registered a key which stands in the code."""
     from core.attention import AXES
+    from core.tasks import TASKS
 
-    known = [(entry.key, entry.source) for axis in AXES.values() for entry in axis] + [
+    known = [(entry.key, entry.source) for axis in (*AXES.values(), TASKS) for entry in axis] + [
         *plugins.claim_files.items()
     ]
     files = {

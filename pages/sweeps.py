@@ -74,7 +74,7 @@ class Controls(lab.Fields, page="sweeps"):
     ).optional(lambda c: len(c.starts) > 1)
     task = lab.Select(
         "Task",
-        {entry.key: entry.name for entry in TASKS},
+        lambda c: {entry.key: entry.name for entry in TASKS},
         hidden=True,
         help="What the models learn.",
     )

@@ -18,7 +18,7 @@ from core.runs.machine import line
 from core.runs.runs import Run
 from core.studies import runs as study
 from core.studies.decode import Checkpoint
-from core.tasks import TaskConfig, make_task
+from core.tasks import METRICS, TaskConfig, make_task
 from dashboard.draw import train as draw
 
 # The controls of Train: those of the next run, and which figures of a run are drawn.
@@ -405,6 +405,10 @@ def charts_details(data: study.RunData, step: int, findings: Sequence[training.F
         **dict.fromkeys(("gradient", "parts", "rate"), True),
         "speed": last is None,
         "indexer": any(r.indexer_loss is not None for r in data.records),
+        **{
+            key: metric.unit == "positive" and any(key in r.scores for r in data.records)
+            for key, metric in METRICS.items()
+        },
     }
     names = [name for name, holds in shown.items() if holds]
     cells = [cell for _ in names[::2] for cell in st.columns(2, gap="medium")]

@@ -88,11 +88,15 @@ def without_new_entries():
     from core.attention import AXES  # which must not come before the check of shapes
     from core.claims.catalogue import CLAIMS
 
-    before: list[list] = [*AXES.values(), CLAIMS]
-    entries = [list(one) for one in before]
+    from core.tasks import METRICS, TASKS
+
+    before: list[list] = [*AXES.values(), CLAIMS, TASKS]
+    entries, metrics = [list(one) for one in before], {**METRICS}
     yield
     for one, those in zip(before, entries, strict=True):
         one[:] = those
+    for key in METRICS.keys() - metrics.keys():
+        del METRICS[key]
 
 
 @pytest.hookimpl(wrapper=True)

@@ -138,6 +138,26 @@ def test_a_worker_trains_what_a_plug_in_defines(tmp_path):
     )
 
 
+def test_a_shell_trains_a_plug_ins_task(tmp_path):
+    done = run(WORKED, "-m", "core.training", "recipe", "doubled", "decoder", check=True)
+    config = json.loads(done.stdout) | {"steps": 2, "record_every": 1, "held_out": 60}
+    (tmp_path / "doubled.json").write_text(json.dumps(config), encoding="utf-8")
+    done = run(
+        WORKED,
+        "-m",
+        "core.training",
+        "train",
+        str(tmp_path / "doubled.json"),
+        str(tmp_path / "run"),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("right letters 0.") == 4, "at each record and at the end"
+    assert "accuracy on longer sources" in done.stdout
+    pytest.raises(ConfigError, RunConfig.from_json, config).match(
+        "task = 'doubled'; expected one of .*ATTENTION_LAB_PLUGINS is not set"
+    )
+
+
 def test_pytest_runs_the_contract_of_a_plug_in_by_its_key(tmp_path):
     shutil.copy(WORKED / "power_weights.py", tmp_path)
     done = run(
@@ -292,24 +312,11 @@ def test_a_score_that_fails_later_is_left_out(worked):
     assert "From a table (plug-in)</th>" not in html_text(app)
 
 
-def test_all_mechanisms_says_what_check_finds(worked, monkeypatch):
-    with pytest.warns(RuntimeWarning, match="score = by_d was added. At head sizes"):
-        exec(
-            MECHANISM.format(key="by_d", needs="").replace("q @ k.mT", "q @ k.mT / q.shape[-1]"), {}
-        )
-    monkeypatch.delitem(
-        sys.modules, "pages.mechanisms", raising=False
-    )  # its lists are of its import
-    link = {"axis": "Scores", "score": "by_d (plug-in) · 2026"}
-    app = open_at("mechanisms", "mechanisms:", **link)
-    assert not app.exception
-    text = page_text(app)
-    assert "## Is it right?" in text and "0.25 and 0.0625 times as far as q·k / √D" in text
-    assert "They agree up to k, then q·k differ by up to" in text and "0.25 times ours" in text
-    app = set_control("mechanisms:", app, "selectbox", "beside", "cosine")
-    assert not app.exception and "0.25 times ours" not in page_text(app)
-    monkeypatch.delitem(sys.modules, "pages.mechanisms")
-    assert "Is it right?" not in page_text(open_at("mechanisms", "mechanisms:", axis="Scores"))
+def test_all_mechanisms_says_what_check_finds(worked):
+    for page, key in (("train", "train:task"), ("sweeps", "sweeps:task")):
+        app = open_at(page, **{key: "doubled"})
+        assert not app.exception and app.selectbox(key=key).value == "doubled"
+        assert "Double (plug-in)" in app.selectbox(key=key).options
 
 
 def test_all_three_are_drawn_together(worked):

@@ -30,6 +30,7 @@ from core.claims.catalogue import CLAIMS
 from core.claims.run import shipped
 from core.models.cards import CARDS
 from core.provenance import MissingPlugin, lab_commit, lab_version, needed_plugins, require_plugins
+from core.tasks import TASKS
 from core.training.__main__ import LISTS
 from dashboard.__main__ import app
 from dashboard.draw.components import Cell, Script
@@ -189,11 +190,13 @@ def test_plug_in_that_it_writes_is_one_in_its_folder(
     tmp_path, monkeypatch, capsys, without_new_entries
 ):
     # The whole file and the layer without one run as they stand; the file is the worked example but for a name.
-    plug_in, state, _, direct = snippets("write-a-plugin.md")
+    plug_in, state, task, _, direct = snippets("write-a-plugin.md")
     worked = (DOCS / "plugins" / "cosine_power.py").read_text(encoding="utf-8")
     assert plug_in.split("register(")[1] == worked.split("register(")[1]
     kernel = (DOCS / "plugins" / "running_sums.py").read_text(encoding="utf-8")
     assert kernel.endswith(state)
+    assert task == (DOCS / "plugins" / "doubled.py").read_text(encoding="utf-8")
+    run(task, tmp_path, monkeypatch, capsys)
     run(plug_in, tmp_path, monkeypatch, capsys)
     run(state, tmp_path, monkeypatch, capsys)
     check_state(AttentionConfig(12, 3, kernel="running_sums"))
@@ -312,7 +315,7 @@ def keys(without_new_entries) -> dict[str, str]:
     """The key of each plug-in of docs/plugins, by its file; registered for one test."""
     for file in WORKED:
         runpy.run_path(str(file))
-    sources = [entry for axis in AXES.values() for entry in axis if entry.source]
+    sources = [entry for axis in (*AXES.values(), TASKS) for entry in axis if entry.source]
     return {Path(entry.source).name: entry.key for entry in sources}
 
 

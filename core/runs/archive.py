@@ -327,6 +327,7 @@ def scalars(record: Record) -> dict[str, float]:
     """The measurements of a record by tag; those of the final record, often of other weights, under final/."""
     values = {tag: getattr(record, name) for tag, name in TAGS.items()}
     values |= {f"gradient/{part}": norm for part, norm in record.gradients.items()}
+    values |= {f"quality/{key}": value for key, value in record.scores.items()}
     values |= {
         f"attention/expected_L{layer}.H{head}": weight
         for layer, heads in enumerate(record.expected or ())

@@ -20,6 +20,7 @@ from core.runs.folder import ENDED, RUN_ID, UNDER_WAY
 from core.runs.runs import Run, create_run, find_run, new_id
 from core.runs.store import forget
 from core.serialization import Count, Finite, read, renamed
+from core.tasks import METRICS
 from core.training import (
     Cell,
     Comparison,
@@ -45,6 +46,13 @@ MEASURES = {
     "expected": "share",
 }
 LARGEST = {"share": 1.001, "score": 100.1, "positive": 1e30}  # by unit, with room for rounding
+
+
+def measures() -> dict[str, str]:
+    """The unit of each measure by its name, those of plug-ins at the end."""
+    return MEASURES | {key: metric.unit for key, metric in METRICS.items()}
+
+
 DIGITS = 5
 
 
@@ -71,7 +79,7 @@ class Outcome:
         if run is None:
             return cls("lost", "Its folder was deleted before it ended.")
         status, records = run.status(), one_a_step(run.records())
-        names = (*MEASURES, "train_seconds", "even", "elapsed")
+        names = (*measures(), "train_seconds", "even", "elapsed")
         columns = {name: tuple(_measure(record, name) for record in records) for name in names}
         seconds, evens, elapsed = (columns.pop(name) for name in names[-3:])
         return cls(
@@ -118,7 +126,7 @@ class Outcome:
             "A sweep's outcome has columns of different lengths.",
         )
         for name, column in outcome.measures.items():
-            most = LARGEST[MEASURES[name]] if name in MEASURES else -1
+            most = LARGEST[measures()[name]] if name in measures() else -1
             refuse_if(
                 not all(value is None or 0 <= value <= most for value in column),
                 f"A sweep's outcome has no such {quote(name)}.",
@@ -237,7 +245,7 @@ def sweep_comparisons(
         measure, 0.0
     )
     # the share of one held-out item
-    return compare(groups, MEASURES[measure], highest / held_out if held_out else 0.0)
+    return compare(groups, measures()[measure], highest / held_out if held_out else 0.0)
 
 
 def sweeps_folder(root: Path | None = None) -> Path:
@@ -350,7 +358,7 @@ def summary(sweep: Sweep) -> list[str]:
         lines.append("  ".join(parts))
     # The differences of all pairs on the measure that ranks the values, once all runs have ended.
     names = {name for outcome in outcomes.values() for name in outcome.measures}
-    measure = next((name for name in MEASURES if name in names), None)
+    measure = next((name for name in measures() if name in names), None)
     if measure is None or not all(outcome.ended for outcome in outcomes.values()):
         return lines
     differences = [
@@ -373,7 +381,7 @@ def measure_texts(outcomes: Sequence[Outcome]) -> list[str]:
     return [
         f"{name} {s.mean:.4g}"
         + ("" if s.interval is None else " [{:.4g}, {:.4g}]".format(*s.interval))
-        for name, unit in MEASURES.items()
+        for name, unit in measures().items()
         if (s := seed_stats([outcome.last(name) for outcome in outcomes], unit)) is not None
     ]
 
@@ -386,7 +394,11 @@ CLAIMED = {  # what a claim made of a sweep may compare, in words
     "loss": "validation loss",
     "error": "error",
 }
-LOWER_IS_BETTER = ("loss", "error")
+
+
+def lower_is_better(measure: str) -> bool:
+    own = METRICS.get(measure)
+    return measure in ("loss", "error") or (own is not None and own.lower_is_better)
 
 
 @dataclass(frozen=True)
@@ -423,7 +435,7 @@ class SweepClaim:
     @property
     def statement(self) -> str:
         """Such as: with Dot product the share of whole answers is higher by more than 0.02 than with Additive."""
-        way = "lower" if self.measure in LOWER_IS_BETTER else "higher"
+        way = "lower" if lower_is_better(self.measure) else "higher"
         return (
             f"With {self.names[0]} the {CLAIMED[self.measure]} is {way} by more than {self.bound:g} than with "
             f"{self.names[1]}."
@@ -441,7 +453,7 @@ class SweepClaim:
         sweep = replace(
             self.sweep, values=tuple(self.sweep.values[at] for at in (self.first, self.second))
         )
-        sign = -1 if self.measure in LOWER_IS_BETTER else 1
+        sign = -1 if lower_is_better(self.measure) else 1
         return TEMPLATE.substitute(
             key=self.key,
             names=repr(self.names),

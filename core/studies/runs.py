@@ -27,9 +27,9 @@ from core.models import (
 from core.pretrained.finetune import FineTuneConfig
 from core.runs.folder import Status, stamp_of
 from core.runs.runs import METRICS, Run
-from core.runs.sweeps import MEASURES as SWEEP_MEASURES, Outcome, Sweep, sweep_comparisons
+from core.runs.sweeps import Outcome, Sweep, measures as sweep_measures, sweep_comparisons
 from core.studies.decode import Checkpoint
-from core.tasks import Example, Task, task_of
+from core.tasks import METRICS as TASK_METRICS, Example, Task, task_of
 from core.training import (
     Cell,
     Record,
@@ -263,9 +263,17 @@ MEASURES = (
 )
 
 
+def _every() -> tuple[Measure, ...]:
+    own = (
+        Measure(key, metric.name, lambda r, key=key: r.scores.get(key), metric.unit == "share")
+        for key, metric in TASK_METRICS.items()
+    )
+    return (*MEASURES, *own)
+
+
 def measures(sides: Sequence[ComparedRun]) -> list[Measure]:
     """The measures that any of the runs has, named after the task where it is the same in all."""
-    names = {measure.key: measure.name for measure in MEASURES}
+    names = {measure.key: measure.name for measure in _every()}
     if len({side.config.task for side in sides if side.config is not None}) == 1:
         task = next(side.task for side in sides if side.config is not None)
         names["token_accuracy"] = f"{task.unit} accuracy".capitalize()
@@ -275,19 +283,19 @@ def measures(sides: Sequence[ComparedRun]) -> list[Measure]:
         measure: [
             any(measure.value(record) is not None for record in side.records) for side in sides
         ]
-        for measure in MEASURES
+        for measure in _every()
     }
     mixed = len({side.run.job for side in sides}) > 1  # then what both have comes first
     return [
         replace(measure, name=names[measure.key])
-        for measure in sorted(MEASURES, key=lambda one: mixed and not all(measured[one]))
+        for measure in sorted(_every(), key=lambda one: mixed and not all(measured[one]))
         if any(measured[measure])
     ]
 
 
 def curves_of(sides: Sequence[ComparedRun], measure: str) -> dict[str, Float[np.ndarray, "N 3"]]:
     """One measure of each run at every step, by its name: step, seconds of training, and value (NaN: not measured)."""
-    value = next(one.value for one in MEASURES if one.key == measure)
+    value = next(one.value for one in _every() if one.key == measure)
     return {
         side.name: np.array(
             [(record.step, record.train_seconds, value(record)) for record in side.records], float
@@ -569,10 +577,10 @@ class SweepData:
         return task_of(self.config.base.task)
 
     def measures(self) -> list[str]:
-        """The measures that any run has, in the order of SWEEP_MEASURES."""
+        """The measures that any run has, in the order of core.runs.sweeps.measures."""
         return [
             name
-            for name in SWEEP_MEASURES
+            for name in sweep_measures()
             if any(name in each.measures for each in self.outcomes.values())
         ]
 
@@ -586,7 +594,7 @@ class SweepData:
 
     def stats(self, measure: str) -> dict[int, SeedStats]:
         """Mean and interval of a measure over the finished seeds of each value, by its index."""
-        unit = SWEEP_MEASURES.get(measure, "positive")
+        unit = sweep_measures().get(measure, "positive")
         stats = {
             value: seed_stats([each.last(measure) for each in self.outcomes_of(value)], unit)
             for value in range(len(self.names))

@@ -15,11 +15,13 @@ from core.tasks.base import (
     balanced_accuracy,
     bleu,
     exact_match,
+    is_held_out,
     score,
 )
-from core.tasks.config import TASKS, TaskConfig, TaskEntry, task_entry
+from core.tasks.config import METRICS, TASKS, Metric, TaskConfig, TaskEntry, task_entry
 from core.tasks.own import OWN_PAIRS, OWN_TABLE, OWN_TEXT, column_choice, column_names
 from core.tasks.recipes import Recipe
+from core.tasks.register import register_task
 from core.tasks.sequences import ADDITION, COPY, INDUCTION, RECALL, REVERSE, SERIES, SORT
 from core.tasks.tables import ALL, IRIS
 from core.tasks.text import DOCUMENTS, REPEATS, SENTENCES, STORIES, TOPICS, TextTask
@@ -67,6 +69,8 @@ __all__ = [
     "ALL",
     "BOS",
     "EOS",
+    "METRICS",
+    "Metric",
     "PAD",
     "SPECIALS",
     "TASKS",
@@ -85,7 +89,9 @@ __all__ = [
     "column_names",
     "digits",
     "exact_match",
+    "is_held_out",
     "make_task",
+    "register_task",
     "score",
     "task_entry",
     "task_of",

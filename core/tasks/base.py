@@ -119,6 +119,7 @@ class Task:
     finite = False  # whether the held-out items are all there are, and so must not decide when training ends
     notes: tuple[str, ...] = ()  # how a person's data was read
     metrics: tuple[str, ...] = ("sequence_accuracy",)
+    longest_trained = 0  # tokens of a source; held-out ones that are longer are measured apart
 
     def __init__(
         self,
@@ -133,7 +134,7 @@ class Task:
         self.config, self.key, self.name, self.look = config, entry.key, entry.name, entry.look
         self.source_vocab, self.target_vocab = source, target or source
         self.max_source, self.max_target = longest
-        self.recommended = recommended
+        self.recommended, self.own_metrics = recommended, entry.metrics
 
     @property
     def shape(self) -> Shape:

@@ -4,17 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
+from core import plugins
 from core.entries import ConfigError, Param, Value, filled, quote, quote_name
 from core.serialization import convert
 
 
 @dataclass(frozen=True)
+class Metric:
+    """A measure of outputs: the mean of `of(source, target, predicted)`, tokens each, over held-out examples; None leaves
+    an example out. The unit is a share from 0 to 1, a score from 0 to 100, or positive, a number from 0."""
+
+    key: str
+    name: str
+    of: Callable[[tuple[str, ...], tuple[str, ...], tuple[str, ...]], float | None]
+    unit: Literal["share", "score", "positive"] = "share"
+    lower_is_better: bool = False
+
+
+# Those that the lab does not measure for each task, by key: of plug-ins, and the first of tasks with `longest_trained`.
+METRICS = {
+    "longer": Metric("longer", "accuracy on longer sources", lambda _, target, out: target == out)
+}
+# fields of core.training.Record, and what else a sweep measures: a metric has another key
+MEASURED = frozenset(
+    "step train_loss loss token_accuracy sequence_accuracy bleu chrf expected even error cut unknown known_loss "
+    "indexer_loss gradient gradients changes rate tokens_per_second data_share elapsed train_seconds held_out final "
+    "capped best examples buckets confusion maps scores steps".split()
+)
+
+
+@dataclass(frozen=True)
 class TaskEntry:
-    """One task in the menu; `look` says in one sentence what its attention should look like."""
+    """One task in the menu; `look` says in one sentence what its attention should look like. `source` is the file that
+    registered it, "" for the lab's own."""
 
     key: str
     name: str
@@ -24,6 +50,8 @@ class TaskEntry:
     build: Callable[[TaskConfig], Any]  # a Task
     params: tuple[Param, ...] = ()
     check: Callable[..., None] = lambda **params: None
+    metrics: tuple[Metric, ...] = ()
+    source: str = ""
 
 
 TASKS: list[TaskEntry] = []
@@ -36,6 +64,7 @@ def task_entry(key: str) -> TaskEntry:
             return entry
     raise ConfigError(
         f"task = {quote(key)}; expected one of {', '.join(entry.key for entry in TASKS)}."
+        f"{plugins.why_missing()}"
     )
 
 

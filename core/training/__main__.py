@@ -33,7 +33,7 @@ from core.runs.ray_queue import address
 from core.runs.runs import Run, create_run, list_runs, open_run
 from core.runs.store import take_over
 from core.runs.worker import work
-from core.tasks import TaskConfig, make_task, task_entry
+from core.tasks import METRICS, TaskConfig, make_task, task_entry
 from core.tasks.reading import put_if_long
 from core.training.config import RunConfig, card_recipe, nanogpt, recommended
 from core.training.diagnosis import time_needed
@@ -237,6 +237,7 @@ def progress(record: Record, config: RunConfig) -> str:
     ):
         if value is not None:
             parts.append(f"{name} {value:.3f}")
+    parts += [f"{METRICS[key].name} {value:.3f}" for key, value in record.scores.items()]
     if record.known_loss is not None:
         parts.append(f"without the {record.unknown or 0:.1%} unknown: loss {record.known_loss:.3f}")
     if record.capped:

@@ -163,8 +163,8 @@ def recommended(task: Task, kind: str | None = None, **changes: Any) -> RunConfi
         f"{', '.join(task.recommended)}.",
     )
     recipe = task.recommended[kind]
-    # no whole output of these can be right, which would end other tasks
-    endless = task.form in ("text", "series")
+    # no text can be wholly right, which ends other tasks
+    endless = task.form == "text"
     settings: dict[str, Any] = (
         dict(
             steps=recipe.steps,

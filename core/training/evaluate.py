@@ -19,10 +19,12 @@ from core.models import Model, ModelConfig, map_tokens
 from core.models.decoding import EOS, greedy
 from core.serialization import LARGEST, OLD_NAMES, Count, read, renamed
 from core.tasks import (
+    METRICS,
     PAD,
     UNK,
     Batch,
     Example,
+    Metric,
     Task,
     TaskConfig,
     balanced_accuracy,
@@ -31,6 +33,7 @@ from core.tasks import (
     task_of,
 )
 
+Scores = Annotated[dict[str, float], msgspec.Meta(max_length=500)]
 Letters = Annotated[str, msgspec.Meta(pattern=r"^[^\ud800-\udfff]*$")]  # that UTF-8 can write
 
 
@@ -66,6 +69,7 @@ class Bucket:
     sequence_accuracy: float
     bleu: float | None = None
     chrf: float | None = None
+    scores: Scores = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,8 @@ class Record:
     `unknown` is the share of held-out target tokens that the vocabulary lacks, `known_loss` the loss of the others;
     None where all are known. In a final record, `capped` is whether the cap on seconds ended the run before its last
     step, `best` the step whose weights were measured if not the last.
+
+    `scores` are the metrics of the task's own, by key (core.tasks.Metric), which are attributes, too.
 
     `maps` holds the attention of the first `num_examples` examples, "0:cross" -> (layers, H, T, S). `buckets` has the
     free-running scores by source length. `confusion` counts a label's held-out items by class (row) and predicted class
@@ -124,6 +130,7 @@ class Record:
     examples: tuple[Prediction, ...] = ()
     buckets: tuple[Bucket, ...] = ()
     confusion: tuple[tuple[Count, ...], ...] | None = None
+    scores: Scores = field(default_factory=dict)
     maps: dict[str, np.ndarray] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -136,7 +143,9 @@ class Record:
             raise ConfigError(f"confusion = {quote(counts)}; expected a square of counts.")
 
     def __getattr__(self, name: str) -> Any:
-        """A field by the name that it had before, which the plug-ins of readers still use."""
+        """A field by the name that it had before, which the plug-ins of readers still use; or a metric, None without it."""
+        if name in METRICS:
+            return self.scores.get(name)
         if name in OLD_NAMES["record"]:
             return getattr(self, OLD_NAMES["record"][name])
         raise AttributeError(f"a record has no {name}")
@@ -202,6 +211,16 @@ BUCKET = 10  # tokens, of a range of lengths
 CONTINUED = 64  # tokens of a displayed continuation, at most
 
 
+def means(metrics: Iterable[Metric], predictions: Sequence[Prediction]) -> dict[str, float]:
+    """The mean of each metric over the predictions to which it applies, by key."""
+    values = {
+        metric.key: [metric.of(p.source, p.target, p.predicted) for p in predictions]
+        for metric in metrics
+    }
+    measured = {key: [one for one in every if one is not None] for key, every in values.items()}
+    return {key: sum(every) / len(every) for key, every in measured.items() if every}
+
+
 class Objective:
     """Pairs: cross-entropy of the next target token in nats, under teacher forcing."""
 
@@ -245,7 +264,12 @@ class Objective:
     def score(self, task: Task, predictions: Sequence[Prediction]) -> dict[str, Any]:
         """Fields of a Record, by name."""
         outputs, targets = [p.predicted for p in predictions], [p.target for p in predictions]
-        return {**score(task, outputs, targets), "cut": sum(p.cut for p in predictions)}
+        scores = means(task.own_metrics, predictions)
+        if task.longest_trained:
+            longer = [p for p in predictions if len(p.source) > task.longest_trained]
+            scores |= means([METRICS["longer"]], longer)
+        cut = sum(p.cut for p in predictions)
+        return {**score(task, outputs, targets), "cut": cut, "scores": scores}
 
 
 class Text(Objective):
@@ -533,16 +557,18 @@ def measure_free(
 
 
 def buckets(task: Task, predictions: list[Prediction]) -> tuple[Bucket, ...]:
-    """Exact match, BLEU and chrF for sources of 1–10 tokens, 11–20, …, without empty ranges; empty where all sources
-    are in one range."""
+    """Exact match, BLEU, chrF and the task's own for sources of 1–10 tokens, 11–20, …, or of all lengths of training and
+    the longer ones; without empty ranges, and empty where all sources are in one range."""
+    width = task.longest_trained or BUCKET
     by_range: dict[int, list[Prediction]] = defaultdict(list)
     for one in predictions if task.form == "pairs" and task.input == "tokens" else ():
-        by_range[(len(one.source) - 1) // BUCKET].append(one)
+        by_range[(len(one.source) - 1) // width].append(one)
     every = tuple(
         Bucket(
-            f"{BUCKET * place + 1}–{BUCKET * (place + 1)}",
+            f"{width * place + 1}–{width * (place + 1)}",
             len(inside),
             **score(task, [one.predicted for one in inside], [one.target for one in inside]),
+            scores=means(task.own_metrics, inside),
         )
         for place, inside in sorted(by_range.items())
     )

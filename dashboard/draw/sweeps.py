@@ -6,8 +6,9 @@ from math import isinf
 from statistics import fmean
 
 from core.models.base import RECURRENT
-from core.runs.sweeps import LOWER_IS_BETTER, MEASURES, Outcome
+from core.runs.sweeps import Outcome, lower_is_better, measures
 from core.studies.runs import SweepData
+from core.tasks import METRICS
 from core.training.seed_stats import Comparison, SeedStats
 from core.training.sweeps import Cell, SweepConfig
 from dashboard.draw.curves import Scale, lines, seeds
@@ -127,7 +128,7 @@ def measure_name(measure: str, data: SweepData) -> str:
         "error": "error",
         "expected": "expected weight",
         "train_seconds": "seconds",
-    }[measure]
+    }.get(measure) or METRICS[measure].name
 
 
 def figure_title(measure: str, data: SweepData) -> str:
@@ -157,7 +158,7 @@ def fact_text(data: SweepData, measure: str) -> str:
             "has two finished seeds."
         )
     ranked = sorted(stats, key=lambda value: stats[value].mean)
-    ranked = ranked if measure in LOWER_IS_BETTER else ranked[::-1]
+    ranked = ranked if lower_is_better(measure) else ranked[::-1]
     unit = {
         "error": " of the error of repeating the last season",
         "expected": " of the weight on the expected position",
@@ -291,14 +292,14 @@ def charts(data: SweepData, measure: str, over: str, theme: Theme) -> dict[str, 
 
 def numbers_csv(data: SweepData) -> bytes:
     return csv_file(
-        [data.config.axis, "seed", "state", "steps", "trained_seconds", *MEASURES],
+        [data.config.axis, "seed", "state", "steps", "trained_seconds", *measures()],
         [
             [
                 data.names[value],
                 seed,
                 outcome.state,
                 *(column[-1] if column else 0 for column in (outcome.steps, outcome.train_seconds)),
-                *("" if (last := outcome.last(name)) is None else last for name in MEASURES),
+                *("" if (last := outcome.last(name)) is None else last for name in measures()),
             ]
             for (value, seed), outcome in sorted(data.outcomes.items())
         ],

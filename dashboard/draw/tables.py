@@ -10,6 +10,7 @@ import numpy as np
 from markupsafe import Markup, escape
 
 from core.models import sentence_spans
+from core.tasks import METRICS
 from core.training.evaluate import Bucket, Prediction
 from dashboard.draw.figures import BAR, Ink, Theme, shade, text_on
 from dashboard.draw.formats import cut, number, percent, score
@@ -107,16 +108,18 @@ def lengths(buckets: Sequence[Bucket], line: str) -> str:
     """How many held-out sources of each length, exact match, and BLEU and chrF where they were measured."""
     measured = {"BLEU": "bleu", "chrF": "chrf"}
     scores = [name for name, key in measured.items() if getattr(buckets[0], key) is not None]
+    own = [key for key in METRICS if any(key in bucket.scores for bucket in buckets)]
     rows = [
         (
             bucket.lengths,
             bucket.count,
             percent(bucket.sequence_accuracy),
             *(score(getattr(bucket, measured[name])) for name in scores),
+            *(number(bucket.scores[key]) if key in bucket.scores else "–" for key in own),
         )
         for bucket in buckets
     ]
-    names = ("tokens", "held out", "exact", *scores)
+    names = ("tokens", "held out", "exact", *scores, *(METRICS[key].name for key in own))
     return html_table(names, rows, line, (RIGHT,) * len(names))
 
 

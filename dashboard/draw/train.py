@@ -26,7 +26,7 @@ from core.models import (
 from core.models.model_summary import NAMES
 from core.runs.folder import Status
 from core.studies import runs as study
-from core.tasks import SPECIALS, Task, task_entry, task_of
+from core.tasks import METRICS, SPECIALS, Task, task_entry, task_of
 from core.training import (
     PASS,
     Prediction,
@@ -256,6 +256,12 @@ def score_chart(
         for name, key in (("BLEU", "bleu"), ("chrF", "chrf"))
         if any(getattr(r, key) is not None for r in records)
     ]
+    own = {key: METRICS[key] for r in records for key in r.scores if key in METRICS}
+    scores += [
+        Curve(metric.name, points(records, key, 100 if metric.unit == "share" else 1))
+        for key, metric in own.items()
+        if metric.unit != "positive"
+    ]
     curves = [
         Curve(f"{task.unit} accuracy", points(records, "token_accuracy", 100)),
         *scores,
@@ -319,7 +325,7 @@ def single_chart(
     name: str, records: Sequence[Record], clip: float
 ) -> tuple[str, list[Curve], dict[str, Any]]:
     """One of SINGLE; the gradient with the norm at which it is clipped, where that is near."""
-    title, curve, key = SINGLE[name]
+    title, curve, key = SINGLE.get(name) or (METRICS[name].name,) * 2 + (name,)
     values = points(records, key)
     largest = max(value or 0.0 for _, value in values)
     clips = name == "gradient" and clip <= 5 * max(largest, 1e-9)

@@ -137,7 +137,7 @@ class NextRun(Fields, page="train"):
 
     task = Select[str](
         "Task",
-        {item.key: item.name for item in TASKS},
+        lambda c: {item.key: item.name for item in TASKS},  # with those of plug-ins
         hidden=True,
         always=lambda c: "run" in st.query_params,  # a run alone brings its own set-up
         help="What the model learns. The tasks on your own data come last.",

@@ -5,6 +5,7 @@ import json
 import math
 import random
 import re
+import runpy
 from collections import Counter
 from dataclasses import replace
 from datetime import date, timedelta
@@ -20,26 +21,32 @@ from babel.dates import format_date, parse_date
 from hypothesis import given, strategies as st
 from num2words import num2words
 
-from core.entries import ConfigError
+from core import plugins
+from core.entries import ConfigError, Param
 from core.models import ModelConfig, build_model, sentence_spans
 from core.pretrained import export, load_folder
 from core.pretrained.export import hf_tokenizer, vocabulary_words
 from core.pretrained.hf_conversion import convert_to_hf
 from core.pretrained.model_inputs import picture
+from core.runs.sweeps import lower_is_better, measures
 from core.tasks import (
     BOS,
     EOS,
+    METRICS,
     PAD,
     TASKS,
     UNK,
     Example,
+    Metric,
     TaskConfig,
     TaskEntry,
     Vocabulary,
     make_task,
+    register_task,
     task_of,
 )
 from core.tasks.base import (
+    LETTERS,
     SPECIALS,
     balanced_accuracy,
     bleu,
@@ -50,6 +57,7 @@ from core.tasks.base import (
     is_held_out,
     majority_class,
 )
+from core.tasks.config import MEASURED
 from core.tasks.grammar import (
     NOUNS,
     OPENINGS,
@@ -441,6 +449,106 @@ def test_what_a_broken_task_breaks_is_seen(method, broken, words):
     pytest.raises(
         AssertionError, check_task, replace(COPY, build=lambda config: task(config, COPY))
     ).match(words)
+
+
+@pytest.fixture
+def doubled(without_new_entries):
+    return runpy.run_path(str(Path(__file__).parents[2] / "docs" / "plugins" / "doubled.py"))
+
+
+def test_a_registered_task_is_trained_and_measured(doubled):
+    entry = TASKS[-1]
+    assert (entry.key, entry.name) == ("doubled", "Double (plug-in)")
+    assert Path(entry.source).name == "doubled.py"
+    check_task(entry)
+    task = make_task(TaskConfig.of("doubled", trained=5, tested=9))
+    lengths = [{len(one.source) for one in side} for side in (task.trained(), task.held_out(200))]
+    assert lengths == [{4, 5}, {4, 5, 6, 7, 8, 9}]
+    config = recommended(task, "decoder", steps=2, record_every=1, held_out=100)
+    record = list(train(config))[-1]
+    assert record.scores.keys() == {"right_letters", "longer"}
+    assert record.right_letters == record.scores["right_letters"]
+    assert [one.lengths for one in record.buckets] == ["1–5", "6–10"]
+    right, wrong = (Prediction(tuple("abcdef"), ("a",), (end,)) for end in "ab")
+    short = replace(wrong, source=("a",))
+    form = evaluate.objective(task)
+    assert form.score(task, [right, wrong, short])["scores"]["longer"] == 0.5, "of the longer alone"
+    assert evaluate.Record.from_json(json.loads(json.dumps(record.to_json()))) == record
+    assert not hasattr(record, "unheard_of") and evaluate.Record(0).right_letters is None
+    assert measures()["right_letters"] == "share" and not lower_is_better("right_letters")
+
+
+def test_a_metric_has_another_name_than_a_record():
+    fields = evaluate.Record.__dataclass_fields__.keys()
+    assert fields <= MEASURED
+
+
+def broken(doubled, **changes):
+    """The worked example's entry with fields changed, and its class with methods changed."""
+    methods = {name: changes.pop(name) for name in ("draw", "places") if name in changes}
+    entry = replace(doubled["ENTRY"], **{"key": "other", "metrics": (), **changes})
+    kind = type("Broken", (doubled["Doubled"],), methods)
+    return entry if "build" in changes else replace(entry, build=lambda config: kind(config, entry))
+
+
+BROKEN_TASKS = [
+    (dict(key="Other"), "its key is of lower-case letters"),
+    (dict(key="reverse"), "one of the lab's own"),
+    (dict(key="doubled"), "registered already, by doubled.py"),
+    (dict(look="A diagonal."), "look = 'A diagonal.'; expected a text"),
+    (dict(build=3), "expected a function of a TaskConfig"),
+    (dict(params=("length",)), "params is a tuple of Param"),
+    (dict(params=(Param("trained", "T", default=3),)), "trained is a number without low"),
+    (dict(metrics=(Metric("loss", "loss", max),)), "the metric loss is measured already"),
+    (dict(metrics=(Metric("far", "far", max, unit="miles"),)), "a unit: share, score, positive"),
+    (dict(metrics=(Metric("far", "far", lambda *_: 2.0),)), "far of a right answer is 2.0"),
+    (dict(build=lambda config: config), "expected a Task"),
+    (dict(draw=lambda self, g, held_out: Example(("a",), ("?",))), "lacks '\\?'|too few"),
+    (
+        dict(
+            draw=lambda self, g, held_out: Example(
+                tuple(LETTERS[i] for i in torch.randint(26, (5,))), ("a",)
+            )
+        ),
+        "The same seed gives other examples",
+    ),
+    (
+        dict(
+            draw=lambda self, g, held_out: Example(
+                tuple(LETTERS[i] for i in torch.randint(3, (2,), generator=g)), ("a",)
+            )
+        ),
+        "too few different|trained on, too",
+    ),
+    (
+        dict(
+            draw=lambda self, g, held_out: Example(
+                tuple(LETTERS[i] for i in torch.randint(26, (30,), generator=g)), ("a",)
+            )
+        ),
+        "it said at most 12 of a source",
+    ),
+    (dict(places=lambda self, example: ((99,),)), "places gives"),
+    (dict(draw=lambda self, g, held_out: 1 / 0), "test_tasks.py, line .*ZeroDivisionError"),
+]
+
+
+@each(("changes", "words"), BROKEN_TASKS)
+def test_a_task_that_breaks_a_promise_is_not_added(changes, words, doubled):
+    before = [*TASKS], {**METRICS}
+    entry = broken(doubled, **changes)
+    pytest.raises(ConfigError, lambda: register_task(entry)).match(words)
+    assert ([*TASKS], {**METRICS}) == before, "nothing is left behind"
+
+
+def test_a_task_is_replaced_where_that_is_asked(doubled):
+    config = TaskConfig.of("doubled")
+    first = task_of(config)
+    again = register_task(replace(doubled["ENTRY"], name="Other"), replace=True)
+    assert TASKS[-1] is again and again.name == "Other (plug-in)" and task_of(config) is not first
+    plugins.undo[-1]()
+    assert TASKS[-1].name == "Double (plug-in)" and "right_letters" in METRICS
+    pytest.raises(ConfigError, register_task, 3).match("takes a TaskEntry; got 3")
 
 
 # Made tasks: seasonal series, days and number words in several languages, and where each output should look.

@@ -689,7 +689,7 @@ def test_the_gradient_is_clipped_and_told_as_it_was():
     assert any(not torch.equal(before[name], w) for name, w in tight.model.named_parameters())
 
 
-@each("key", ["repeats", "names", "topics", "series"])
+@each("key", ["repeats", "names", "topics", "stories"])
 def test_what_is_never_wholly_right_stops_by_its_loss(key):
     config = recommended(make_task(TaskConfig.of(key)))
     assert (config.patience, config.keep_best) == (10, True)
