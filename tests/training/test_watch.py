@@ -243,14 +243,9 @@ def test_deleted_folder_ends_the_watching_alone(tmp_path):
     assert len(losses) == 6 and not watcher.run.path.exists()
 
 
-@pytest.mark.parametrize(
-    "model, why",
-    [
-        (nn.Sequential(nn.Embedding(12, 8), nn.Linear(8, 12)), "no attention"),
-        (nn.Sequential(nn.Embedding(12, 8), nn.RNN(8, 8)), "no attention"),
-    ],
-)
-def test_what_has_no_maps_says_so(tmp_path, model, why):
+@pytest.mark.parametrize("layer", [nn.Linear(8, 12), nn.RNN(8, 8)], ids=["linear", "recurrent"])
+def test_what_has_no_maps_says_so(tmp_path, layer):
+    model, why = nn.Sequential(nn.Embedding(12, 8), layer), "maps of this training are not watched"
     with pytest.warns(RuntimeWarning, match=why), watch(model, 1, tmp_path) as watcher:
         model(torch.ones(1, 3).long())
         watcher.step(1.0)
@@ -288,7 +283,7 @@ def test_validation_joins_the_record_of_its_step(tmp_path):
 KILLED = """
 import sys, time, torch
 from core.training.watch import watch
-layer = torch.nn.MultiheadAttention(8, 2)
+layer = torch.nn.MultiheadAttention(8, 2, batch_first=True)
 x = torch.ones(1, 5, 8)
 watcher = watch(layer, 2, inputs=(x, x, x))
 for _ in range(4):
