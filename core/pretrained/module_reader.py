@@ -263,14 +263,17 @@ class _Reader(TorchFunctionMode):
         """Follow which module runs."""
 
         def enter(name: str, module: nn.Module, args: Any, kwargs: Any) -> None:
-            if threading.get_ident() != self.thread:  # another reader of the same model
-                return
-            tensors = [one for one in (*args, *kwargs.values()) if isinstance(one, Tensor)]
-            shapes = tuple(tuple(one.shape) for one in tensors)
+            if threading.get_ident() == self.thread:  # not another reader of the same model
+                self.ran[name] = type(module).__name__
+                self.running.append(_Running(name))
+                self._guarded(entered, name, (*args, *kwargs.values()))
+
+        def entered(name: str, given: Sequence[Any]) -> None:
+            tensors = [one for one in given if isinstance(one, Tensor)]
+            shapes = tuple(tuple(one.shape) for one in tensors)  # a nested tensor has none
             self.batch = self.batch or next((shape[0] for shape in shapes if shape), 0)
-            self.ran[name] = type(module).__name__
             floats = bool(tensors) and tensors[0].is_floating_point()
-            self.running.append(_Running(name, shapes, floats))
+            self.running[-1] = _Running(name, shapes, floats)
 
         def leave(module: nn.Module, args: Any, output: Any) -> None:
             if threading.get_ident() == self.thread:

@@ -723,6 +723,14 @@ def test_a_fault_of_ours_ends_no_pass(model, monkeypatch):
     }
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_inputs_without_a_shape_end_no_pass():
+    ragged = torch.nested.nested_tensor([numbers(3, C), numbers(5, C)])
+    reading = read_module(nn.Sequential(nn.Linear(C, C)), (ragged,))
+    assert reading.output.is_nested and not reading.calls
+    assert all(why.startswith("reading it failed") for why in reading.unread.values())
+
+
 # Other libraries that the environment has.
 
 
