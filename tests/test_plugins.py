@@ -312,11 +312,27 @@ def test_a_score_that_fails_later_is_left_out(worked):
     assert "From a table (plug-in)</th>" not in html_text(app)
 
 
-def test_all_mechanisms_says_what_check_finds(worked):
-    for page, key in (("train", "train:task"), ("sweeps", "sweeps:task")):
-        app = open_at(page, **{key: "doubled"})
-        assert not app.exception and app.selectbox(key=key).value == "doubled"
-        assert "Double (plug-in)" in app.selectbox(key=key).options
+def test_all_mechanisms_says_what_check_finds(worked, monkeypatch):
+    with pytest.warns(RuntimeWarning, match="score = by_d was added. At head sizes"):
+        exec(
+            MECHANISM.format(key="by_d", needs="").replace("q @ k.mT", "q @ k.mT / q.shape[-1]"), {}
+        )
+    monkeypatch.delitem(
+        sys.modules, "pages.mechanisms", raising=False
+    )  # its lists are of its import
+    link = {"axis": "Scores", "score": "by_d (plug-in) · 2026"}
+    app = open_at("mechanisms", "mechanisms:", **link)
+    assert not app.exception
+    text = page_text(app)
+    assert "## Is it right?" in text and "0.25 and 0.0625 times as far as q·k / √D" in text
+    assert (
+        "They agree up to k; the first difference is in q·k, by up to" in text
+        and "0.25 times ours" in text
+    )
+    app = set_control("mechanisms:", app, "selectbox", "beside", "cosine")
+    assert not app.exception and "0.25 times ours" not in page_text(app)
+    monkeypatch.delitem(sys.modules, "pages.mechanisms")
+    assert "Is it right?" not in page_text(open_at("mechanisms", "mechanisms:", axis="Scores"))
 
 
 def test_all_three_are_drawn_together(worked):

@@ -57,9 +57,7 @@ class Difference:
         values = [float(one[row, column]) for one in (self.mine, self.ours)]
         numbers = ["−∞" if one <= HIDDEN else f"{one:.3g}".replace("-", "−") for one in values]
         most = "∞" if "−∞" in numbers else f"{self.largest:.3g}"
-        until = (
-            f"They agree up to {self.equal[-1]}, then " if self.equal else "From the first step, "
-        )
+        until = f"They agree up to {self.equal[-1]}; the" if self.equal else "The"
         visible = self.ours.abs().clamp(min=1e-6) > 1e-3
         factor = (self.mine / self.ours)[visible & self.ours.isfinite()]
         same = factor.numel() and float(factor.std(correction=0)) < 1e-3 * float(
@@ -67,8 +65,8 @@ class Difference:
         )
         times = f" Mine is {float(factor.mean()):.3g} times ours." if same else ""
         return (
-            f"{until}{MEANINGS[self.step]} differ by up to {most}: at row {row}, column {column} mine has {numbers[0]} and "
-            f"ours {numbers[1]}.{times}"
+            f"{until} first difference is in {MEANINGS[self.step]}, by up to {most}: at row {row}, column {column} mine has "
+            f"{numbers[0]} and ours {numbers[1]}.{times}"
         )
 
     def __repr__(self) -> str:
@@ -185,16 +183,17 @@ def _copy_weights(module: nn.Module, layer: Attention) -> None:
     maps += [(one.weight, one.bias) for one in module.modules() if isinstance(one, nn.Linear)]
     weights = [one.split(size) for one, _ in maps if one.shape[1] == size]
     biases = [torch.zeros(len(one)) if bias is None else bias for one, bias in maps]
-    parts, offsets = sum(map(list, weights), []), torch.cat(biases).split(size)
-    targets = layer.projection.query, layer.projection.key, layer.projection.value
-    targets += (layer.projection.output,)
-    fits = [tuple(one.shape) for one in parts] == [tuple(one.weight.shape) for one in targets]
+    parts = [part for one in weights for part in one]
+    own = layer.projection
+    targets = own.query, own.key, own.value, own.output
+    fits = [one.shape for one in parts] == [one.weight.shape for one in targets]
     refuse_if(
-        not fits,
+        not fits or any(bias.any() for bias in biases) and own.query.bias is None,
         f"The weights of {type(module).__name__} cannot be told: expected linear maps of {size} to {3 * size} and of "
-        f"{size} to {size}, or four of {size} to {size}; give first_difference a function of q, k and v.",
+        f"{size} to {size}, or four of {size} to {size}, with a bias only where the config has one; give first_difference "
+        "a function of q, k and v.",
     )
-    for target, weight, bias in zip(targets, parts, offsets, strict=True):
+    for target, weight, bias in zip(targets, parts, torch.cat(biases).split(size), strict=True):
         target.weight.copy_(weight)
         if target.bias is not None:
             target.bias.copy_(bias)

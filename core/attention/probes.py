@@ -331,7 +331,7 @@ def _forms(name: str) -> tuple[Form, ...]:
 
 def _interface(function: Any) -> Callable[..., Tensor]:
     def call(q: Tensor, k: Tensor, v: Tensor, mask: Any, causal: bool) -> Tensor:
-        module = nn.Identity().eval()
+        module: Any = nn.Identity().eval()
         module.num_key_value_groups, module.is_causal = q.shape[1] // k.shape[1], False
         mask = mask if mask is None else mask.to(q.dtype).clamp(min=torch.finfo(q.dtype).min)
         out, _ = function(module, q, k, v, mask, scaling=q.shape[-1] ** -0.5, dropout=0.0)
@@ -346,6 +346,7 @@ def _interface(function: Any) -> Callable[..., Tensor]:
 
 def _modified(function: Any, masks: bool) -> Callable[..., Tensor]:
     """Attention with scores as flex_attention changes them, cell by cell."""
+    cell: Callable[..., Tensor]
     cell = (lambda score, *at: torch.where(function(*at), score, -torch.inf)) if masks else function
     for place in (4, 3, 2, 1):  # keys, queries, heads, sequences
         cell = torch.vmap(cell, tuple(0 if at in (0, place) else None for at in range(5)))
@@ -410,7 +411,11 @@ def of_tokens(module: nn.Module, x: Tensor | None) -> Tokens:
         f"The width of {_name(module)} cannot be seen; give check(…, x=…), an input (B, T, C).",
     )
     random = torch.Generator().manual_seed(1)
-    x = torch.randn(B, T, width, generator=random) if x is None else x
+    x = torch.randn(B, T, width, generator=random) if x is None else x[:B, :T]
+    refuse_if(
+        x.dim() != 3 or x.shape[:2] != (B, T),
+        f"x is {_shape(x)}; expected (B, T, C) of at least {B} sequences of {T} tokens.",
+    )
 
     def call(x: Tensor, mask: Any) -> Tensor:
         given = {} if mask is None else {mask_name: mask}
@@ -701,7 +706,7 @@ def _mask(subject: Subject, causal: bool | None) -> Iterator[Finding]:
         if isinstance(subject, Heads)
         else whole[0, 0] * seen
     )
-    cases = (
+    texts = (
         (_same(before, after), "A mask that hides three keys changes nothing: it is ignored."),
         (not after.isfinite().all(), "With a mask that hides three keys the output is not finite."),
         (
@@ -727,9 +732,8 @@ def _mask(subject: Subject, causal: bool | None) -> Iterator[Finding]:
             "the mask is applied after the softmax.",
         ),
     )
-    return _first(
-        *((wrong, "mask", "fault", text) for wrong, text in cases), got=masked[0, 0], expected=right
-    )
+    cases: list[Case] = [(wrong, "mask", "fault", text) for wrong, text in texts]
+    return _first(*cases, got=masked[0, 0], expected=right)
 
 
 def _dead(subject: Subject, causal: bool | None) -> Iterator[Finding]:

@@ -91,6 +91,7 @@ def register(axis: str, entry: Entry, *, replace: bool = False) -> Entry:
         build=lambda *args, **params: adapt(axis, build(*args, **params), entry.key),
     )
     if entry.cost is Entry.__dataclass_fields__["cost"].default:
+        costs: dict[str, Callable[[LayerConfig, Area], Cost]]
         costs = {"score": partial(count_cost, made), "kernel": lambda config, area: UNKNOWN}
         made = dataclasses.replace(made, cost=costs.get(axis, entry.cost))
     if axis == "kernel":
@@ -133,7 +134,8 @@ def _lab_hash() -> bytes:
 def _checked(axis: str, entry: Entry) -> tuple[str, ...]:
     """Try an entry out, and what `check` says against it: once for each state of its folder of plug-ins, of the lab and
     of PyTorch, as trying takes a second. ConfigError, or the entry's own error, where it fails."""
-    path, stored = Path(entry.source), None
+    path = Path(entry.source)
+    stored: Path | None = None
     if plugins.folder() is not None and path.parent == plugins.folder():
         digest = hashlib.blake2b(_lab_hash() + f"{torch.__version__} {axis} {entry.key}".encode())
         for file in sorted(path.parent.glob("*.py")):  # a file may use the others

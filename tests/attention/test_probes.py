@@ -11,7 +11,7 @@ from torch import nn
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.models.llama.modeling_llama import eager_attention_forward
 
-from core.attention import Attention, AttentionConfig, ConfigError, entry
+from core.attention import Attention, AttentionConfig, Choice, ConfigError, entry
 from core.attention.difference import first_difference
 from core.attention.probes import check
 from tests.attention.drawing import ENTRIES, config_of
@@ -311,6 +311,7 @@ def test_the_labs_own_choices_raise_no_alarm(mask):
         (lambda q, k, v: q[..., 0], r"It returned \(2, 3, 9\); expected \(B, H, T, D\)"),
         (lambda q, k, v: 1 / 0, "test_probes.py, line .*ZeroDivisionError"),
         (no_transpose, r"AttentionInterface expects \(B, T, H, D\): out.transpose\(1, 2\)"),
+        (nn.GRUCell(24, 24), "cannot run on x|The width of GRUCell"),
         (nn.LayerNorm(24), "The width of LayerNorm cannot be seen; give check"),
     ],
 )
@@ -338,15 +339,15 @@ CONFIG = AttentionConfig(24, 3)
             lambda q, k, v: (q @ k.mT / q.shape[-1]).softmax(-1) @ v,
             {},
             "scores",
-            "agree up to raw, then the scores.* differ by up to .*Mine is 0.354 times ours",
+            "agree up to raw; the first difference is in the scores.*, by up to .*Mine is 0.354 times ours",
         ),
         (lambda q, k, v: (q / 8**0.5 @ k.mT).softmax(-2) @ v, {}, "weights", "agree up to masked"),
-        (F.scaled_dot_product_attention, {"position": "alibi"}, "weights", "the weights differ"),
+        (F.scaled_dot_product_attention, {"position": "alibi"}, "weights", "is in the weights"),
         (
             lambda q, k, v: right(turned(q), turned(k, pairs=True), v),
             {"position": "rope"},
             "k",
-            "the keys, projected and rotated differ",
+            "is in the keys, projected and rotated",
         ),
         (lambda q, k, v: right(q, k, v) * 2, {}, "out", "Mine is 2 times ours"),
         (
@@ -368,7 +369,17 @@ def test_the_first_difference_from_a_choice(mine, config, step, words):
         assert abs(one - other) == pytest.approx(apart.largest, rel=1e-4)
 
 
+def test_an_example_input_is_cut_or_refused():
+    assert not check(Layer(), x=torch.randn(3, 20, 24), causal=True).faults
+    pytest.raises(ConfigError, check, Layer(), x=torch.randn(1, 5, 24)).match(
+        r"x is \(1, 5, 24\); expected \(B, T, C\) of at least 2 sequences of 9 tokens"
+    )
+
+
 def test_weights_that_cannot_be_told_are_asked_for():
+    config = CONFIG.with_(projection=Choice.of("multi_head", bias=False))
+    pytest.raises(ConfigError, first_difference, Layer(), config).match("with a bias only where")
+    pytest.raises(ConfigError, first_difference, nn.LayerNorm(24), CONFIG).match("cannot be told")
     pytest.raises(ConfigError, first_difference, nn.Linear(24, 24), CONFIG).match(
         "The weights of Linear cannot be told: expected linear maps of 24 to 72"
     )
