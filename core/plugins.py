@@ -19,7 +19,7 @@ VARIABLE = "ATTENTION_LAB_PLUGINS"
 PACKAGE = "attention_lab_plugins"  # the name under which the folder is imported, so that its files find each other
 
 problems: list[str] = []  # a sentence for each file that could not be loaded
-alarms: dict[str, tuple[str, ...]] = {}  # of what was added, what check says against it
+faults: dict[str, tuple[str, ...]] = {}  # that check finds in what was added
 claim_files: dict[str, str] = {}  # by the key of a claim; an Entry has its own `source`
 undo: list[
     Callable[[], None]

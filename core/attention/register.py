@@ -59,7 +59,7 @@ def register(axis: str, entry: Entry, *, replace: bool = False) -> Entry:
     Its `build` may also return a plain function: score(q, k), normalizer(scores, mask), mask(i, j), or the bias
     position(i, j). It is built and run on a few numbers first. ConfigError, a ValueError, says what is missing or
     wrong; the lab's own keys cannot be replaced, and an earlier registration only with `replace`. What `check` says
-    against it is a warning, and stands in `core.plugins.alarms`.
+    against it is a warning; its faults stand in `core.plugins.faults`.
     """
     source = sys._getframe(1).f_code.co_filename
     refuse_if(axis not in AXES, f"axis = {quote(axis)}; expected one of {', '.join(AXES)}.")
@@ -106,12 +106,12 @@ def register(axis: str, entry: Entry, *, replace: bool = False) -> Entry:
     place = entries.index(before) if before else len(entries)
 
     def take_back() -> None:
-        plugins.alarms.pop(owner, None)
+        plugins.faults.pop(owner, None)
         entries[place : place + 1] = [before] if before else []
 
     entries[place : place + 1] = [made]
     try:
-        plugins.alarms[owner] = _checked(axis, made)
+        alarms = _checked(axis, made)
     except Exception as error:
         take_back()
         reason = (
@@ -119,7 +119,8 @@ def register(axis: str, entry: Entry, *, replace: bool = False) -> Entry:
         )
         raise ConfigError(f"{axis} = {entry.key} was not added. {reason}") from error
     plugins.undo.append(take_back)
-    for alarm in plugins.alarms[owner]:
+    plugins.faults[owner] = tuple(text for text, level in alarms.items() if level == "fault")
+    for alarm in alarms:
         warnings.warn(f"{owner} was added. {alarm}", RuntimeWarning, stacklevel=2)
     return made
 
@@ -131,9 +132,12 @@ def _lab_hash() -> bytes:
     return hashlib.blake2b(b"".join(map(Path.read_bytes, files))).digest()
 
 
-def _checked(axis: str, entry: Entry) -> tuple[str, ...]:
-    """Try an entry out, and what `check` says against it: once for each state of its folder of plug-ins, of the lab and
-    of PyTorch, as trying takes a second. ConfigError, or the entry's own error, where it fails."""
+def _checked(axis: str, entry: Entry) -> dict[str, str]:
+    """Try an entry out, and what `check` says against it, with the level of each sentence.
+
+    Once for each state of its folder of plug-ins, of the lab and of PyTorch, as trying takes a second. ConfigError, or the
+    entry's own error, where it fails.
+    """
     path = Path(entry.source)
     stored: Path | None = None
     if plugins.folder() is not None and path.parent == plugins.folder():
@@ -142,16 +146,16 @@ def _checked(axis: str, entry: Entry) -> tuple[str, ...]:
             digest.update(file.read_bytes())
         stored = server_folder() / "checks" / f"{digest.hexdigest()[:32]}.json"
         with suppress(OSError, ValueError):
-            return tuple(json.loads(stored.read_text(encoding="utf-8")))
+            return dict(json.loads(stored.read_text(encoding="utf-8")))
     _try_out(axis, entry)
-    alarms = [one.text for one in check(entry).alarms]
+    alarms = [(one.text, one.level) for one in check(entry).alarms]
     if axis == "kernel" and (config := _causal(entry)):
-        alarms += [one.text for one in check(config, causal=True).alarms]
+        alarms += [(one.text, one.level) for one in check(config, causal=True).alarms]
     if stored is not None:
         with suppress(OSError):
             stored.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(stored, json.dumps(alarms).encode())
-    return tuple(dict.fromkeys(alarms))
+            write_atomically(stored, json.dumps(dict(alarms)).encode())
+    return dict(alarms)
 
 
 def _causal(entry: Entry) -> AttentionConfig | None:

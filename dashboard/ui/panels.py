@@ -370,11 +370,10 @@ def plugin_problems() -> Iterator[None]:
     try:
         yield
     finally:
-        for owner, alarms in plugins.alarms.items():
-            for alarm in alarms:
-                place.warning(
-                    f"{plain(owner)} is a plug-in. {plain(alarm)}", icon=":material/rule:"
-                )
+        for owner, faults in plugins.faults.items():
+            for fault in faults:
+                text = f"{plain(owner)} is a plug-in. {plain(fault)}"
+                place.warning(text, icon=":material/rule:")
         for problem in plugins.problems:
             place.warning(
                 f"{plain(problem)} Correct it and start the dashboard again.",

@@ -232,7 +232,7 @@ def axes():
     yield AXES
     for axis, entries in before.items():
         AXES[axis][:] = entries
-    plugins.alarms.clear()
+    plugins.faults.clear()
 
 
 def test_a_registered_choice_is_one_like_any_other(axes):
@@ -547,7 +547,12 @@ def test_a_registration_says_what_check_finds(axes):
         RuntimeWarning, match="score = variant was added. At head sizes .*divided by D"
     ):
         register("score", item)
-    assert "divided by D" in plugins.alarms["score = variant"][0]
+    assert not plugins.faults["score = variant"], "it may be meant"
+    with pytest.warns(RuntimeWarning, match="its sign is wrong"):
+        register(
+            "position", made(build=lambda config: lambda i, j: 0.1 * (i - j).abs(), enters="scores")
+        )
+    assert "its sign is wrong" in plugins.faults["position = variant"][0]
 
 
 def test_a_file_is_tried_once(axes, monkeypatch, tmp_path):
