@@ -50,7 +50,7 @@ def contrast_tiles(mine: np.ndarray, ours: np.ndarray, beside: str) -> list[Tile
     span = (-largest, largest) if low < 0 else (0.0, high)
     return [
         Tile(name, "", np.where(seen, one, 0.0), seen, span=span, signed=low < 0)
-        for name, one, seen in zip(("Yours", beside), (mine, ours), visible, strict=True)
+        for name, one, seen in zip(("Mine", beside), (mine, ours), visible, strict=True)
     ]
 
 
