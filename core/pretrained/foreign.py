@@ -30,6 +30,7 @@ from torch import nn
 from core import command_line
 from core.files import write_atomically
 from core.interpret.trace import AttentionMap, to_numpy, why_not_weights
+from core.memory import format_bytes
 from core.plugins import describe
 from core.pretrained.base import (
     Array,
@@ -39,7 +40,6 @@ from core.pretrained.base import (
     reject_if,
     wrap_errors,
 )
-from core.pretrained.hub import format_bytes
 from core.pretrained.maps import KINDS
 from core.pretrained.model_inputs import (
     MAX_HEADER,
