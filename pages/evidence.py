@@ -108,7 +108,7 @@ class Case:
     @property
     def contributions(self) -> evidence.Contributions:
         if self.baseline is None:
-            return evidence.Contributions({}, {})
+            return lab.computed(evidence.Contributions, {}, {})
         return lab.answer_study(evidence.measure_contributions, *self.key)
 
     @property

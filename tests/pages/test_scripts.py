@@ -11,6 +11,7 @@ import pytest
 from jupyter_client.manager import KernelManager
 from nbclient import NotebookClient
 
+from core.pretrained.foreign import read_maps, record
 from dashboard.draw.picture_files import Source
 from dashboard.draw.pictures import ChartPicture, MapsPicture
 from dashboard.fields.model import example_arrays
@@ -19,7 +20,8 @@ from dashboard.ui.export import notebook_file
 from dashboard.ui.models import store_upload
 from tests.cases import PATIENCE
 from tests.close import tolerance
-from tests.pages.app import assert_results, open_at, pictures_of, script_of
+from tests.pages.app import assert_results, assert_script, open_at, pictures_of, script_of
+from tests.pretrained.test_foreign import UNET, write
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTHING = ("glossary", "lessons", "quiz", "report")  # pages that compute nothing
@@ -106,5 +108,18 @@ def test_an_upload_is_read_from_its_file():
     name = store_upload(example_arrays(), "mine.npz", "")
     script = script_of(open_at("pretrained", **{"inside:model": name}))
     text = script.text("")
-    assert "file = Path('mine.npz')  # your own file\nreading = read_arrays(" in text
+    assert "file = Path('mine.npz')  # your own file\nreading = read_maps(" in text
     assert "view = view_of(reading, kind='self')" in text and "read(model" not in text
+
+
+@pytest.mark.parametrize("page", ["pretrained", "evidence", "head_roles"])
+def test_a_persons_own_model_is_run_from_its_file(page, tmp_path, monkeypatch):
+    path = write(tmp_path, UNET, "mine.py")
+    monkeypatch.setattr("dashboard.fields.model.is_local", lambda *_: True)
+    monkeypatch.setattr("dashboard.fields.model.allowed_files", {str(path)})
+    monkeypatch.chdir(tmp_path)
+    sizes = read_maps(record(path), "mine.py").labels
+    for size in sizes if page == "pretrained" else sizes[:1]:
+        app = open_at(page, **{"inside:model": str(path), "inside:maps": size})
+        assert str(tmp_path) not in script_of(app).text("")
+        assert_script(app)
