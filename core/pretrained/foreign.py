@@ -144,7 +144,8 @@ def _imported(path: Path) -> Iterator[dict[str, Any]]:
     """What a Python file defines; while it is used, the files of its folder can be imported, each time anew."""
     with _one_at_a_time:
         spec = importlib.util.spec_from_file_location(MODULE, path)
-        assert spec is not None and spec.loader is not None
+        if spec is None or spec.loader is None:
+            raise PretrainedError(f"{path.name} is no Python file, which ends with .py.")
         module, known = importlib.util.module_from_spec(spec), set(sys.modules)
         sys.modules[MODULE] = module
         sys.path.insert(0, str(path.parent))
@@ -153,9 +154,10 @@ def _imported(path: Path) -> Iterator[dict[str, Any]]:
             yield vars(module)
         finally:
             sys.path.remove(str(path.parent))
-            for name in {MODULE, *sys.modules} - known | {MODULE}:
+            for name in {*sys.modules} - known | {MODULE}:
                 file = getattr(sys.modules.get(name), "__file__", None)
-                if file and Path(file).is_relative_to(path.parent):
+                # a package stays: some may not load twice
+                if file and Path(file).parent == path.parent:
                     del sys.modules[name]
 
 

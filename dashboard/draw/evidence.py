@@ -547,7 +547,7 @@ def measure_tiles(measures: evidence.HeadMaps, item: flow.AttentionMap, head: in
 
 def conditions(source: str, count: str, has_answer: bool, per_head: bool, several: bool) -> str:
     """Of which model and how many tokens, and how it was run; whether there are several kinds of attention."""
-    text = f"{plain(source)}, {count}{'; fp32, no dropout' if has_answer else ', as uploaded'}"
+    text = f"{plain(source)}, {count}{'; fp32, no dropout' if has_answer else ', as they came'}"
     if per_head:
         text += ", one forward pass per head"
     if not several:

@@ -70,7 +70,7 @@ def test_arrays_alone_show_what_follows_from_weights():
     app.selectbox(key="inside:model").set_value("Your own arrays…").run()
     app.file_uploader(key="inside:array-file").set_value(("mine.npz", out.getvalue(), "")).run()
     text = page_text(app)
-    assert "Only the weights are known here" in text and "as uploaded" in text
+    assert "Only the weights are known here" in text and "as they came" in text
     assert "forward pass" not in text, "no model was asked"
     assert "In L0·H0, a takes 0.33 from a. Over all paths through attention" in text
     field(app, "Head").set_value("L1·H1").run()

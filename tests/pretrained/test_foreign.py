@@ -187,6 +187,12 @@ MODEL ="""
     assert maps.readings[0].source.tokens[0] == "a–a"  # of three
 
 
+def test_only_python_is_run(tmp_path):
+    for name, says in (("mine.txt", "is no Python file"), ("none.py", "FileNotFoundError")):
+        with pytest.raises(PretrainedError, match=f"{name}.*{says}"):
+            record(tmp_path / name)
+
+
 def test_a_file_beside_it_is_imported_anew(tmp_path):
     write(tmp_path, BY_HAND, "layers_of_mine.py")
     path = write(tmp_path, "from layers_of_mine import *\n")
