@@ -245,7 +245,8 @@ def _packed(read: ModuleReading, file: dict[str, Any], path: Path, half: bool) -
         modules = tuple((call.name or read.source, call.function, call.error) for call, _ in many)
         parts.append(Part(modules, grids.get(len(rows)), grids.get(len(columns))))
     about = About(read.source, tuple(parts), tuple(notes))
-    with zipfile.ZipFile(out := io.BytesIO(), "w", zipfile.ZIP_DEFLATED, compresslevel=1) as zipped:
+    method = zipfile.ZIP_DEFLATED if half else zipfile.ZIP_STORED  # which is read at once
+    with zipfile.ZipFile(out := io.BytesIO(), "w", method, compresslevel=1) as zipped:
         for name, data in {ABOUT: msgspec.json.encode(about), **files}.items():
             zipped.writestr(name, data)
     return out.getvalue()
