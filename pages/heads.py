@@ -516,11 +516,13 @@ def split(controls: Controls) -> Shown:
     )
     notice = draw.target_text(controls.name_of(best), many.weights[best], controls.tokens)
     moves = {"minilm": replace(MOVES["minilm"], notice=notice)}
-    return question, partial(split_rest, controls, many, (row, column), best), moves
+    return question, partial(split_rest, controls, many, row, column), moves
 
 
-def split_rest(controls: Controls, many: study.Split, cell: lab.Pair, best: int) -> None:
-    row, column = cell
+def split_rest(controls: Controls, many: study.Split, row: int, column: int) -> None:
+    best = pressed_head(controls)
+    if best is None:
+        best = int(many.weights[:, row, column].argmax())
     with lab.settings_panel("Several words together", opened="heads:joined" in st.query_params):
         names = [controls.name_of(head) for head in range(many.heads)]
         tokens = controls.tokens

@@ -130,7 +130,7 @@ class Controls(lab.JoinedQueries, page="pretrained"):
 
 
 GRID, SMALLEST, LARGEST = 400, 34, 68  # pixels: the grid's width, and of a thumbnail
-SIMILAR, SIMILAR_WIDTH = 5, 120  # heads that are most like one, and pixels of each
+SIMILAR, SIMILAR_WIDTH = 5, 104  # heads that are most like one, and pixels of each
 
 
 def page() -> None:

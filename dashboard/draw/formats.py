@@ -16,6 +16,7 @@ three digits before the point: kB, MB and GB are 10³, 10⁶ and 10⁹ bytes. Wh
 
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from decimal import ROUND_HALF_UP, Context, Decimal
@@ -199,12 +200,11 @@ def distinct(tokens: Sequence[str]) -> list[str]:
 
 def numbered(tokens: Sequence[str]) -> list[str]:
     """Names for sentences: of equal tokens each with its number, as "John (2 of 2)"."""
-    return [
-        f"{token} ({tokens[: index + 1].count(token)} of {count})"
-        if (count := tokens.count(token)) > 1
-        else token
-        for index, token in enumerate(tokens)
-    ]
+    counts, before, names = Counter(tokens), Counter[str](), list[str]()
+    for token in tokens:
+        before[token] += 1
+        names.append(f"{token} ({before[token]} of {n})" if (n := counts[token]) > 1 else token)
+    return names
 
 
 def cut(text: str, max_length: int) -> str:
