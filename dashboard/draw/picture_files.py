@@ -10,6 +10,7 @@ import re
 import textwrap
 import zipfile
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from html import escape
 from itertools import repeat
@@ -380,26 +381,22 @@ def paper_file(picture: Picture, millimetres: float, file_format: str) -> bytes:
 
 
 def paper_parts(picture: Picture, millimetres: float) -> list[Picture]:
-    """The fewest figures, each no taller than a page, that hold all of a picture's maps; NotForPaper for none."""
-    if not isinstance(picture, MapsPicture):
-        paper_fit(picture, millimetres)
-        return [picture]
-    count, line = len(picture.maps), picture.across or 1
-    for each in dict.fromkeys(-(-count // (line * n)) * line for n in range(1, count + 1)):
-        parts = [
-            replace(picture, maps=picture.maps[at : at + each]) for at in range(0, count, each)
-        ]
-        try:
-            for part in parts:
-                paper_fit(part, millimetres)
-            return list(parts)
-        except NotForPaper as error:
-            reason = error
-    raise reason
+    """The fewest figures, each no taller than a page, that hold all of a picture's maps; the picture where none are."""
+    if isinstance(picture, MapsPicture):
+        count, line = len(picture.maps), picture.across or 1
+        for each in dict.fromkeys(-(-count // (line * n)) * line for n in range(1, count + 1)):
+            parts = [
+                replace(picture, maps=picture.maps[at : at + each]) for at in range(0, count, each)
+            ]
+            with suppress(NotForPaper):
+                for part in parts:
+                    paper_fit(part, millimetres)
+                return list(parts)
+    return [picture]
 
 
 def paper_words(parts: Sequence[Picture], millimetres: float) -> str:
-    """How large the figure is, or each of several, and its type."""
+    """How large the figure is, or each of several, and its type; NotForPaper for one that does not fit."""
     fits = [paper_fit(part, millimetres) for part in parts]
     most = len(fits) > 1 or isinstance(parts[0], ChartPicture)
     heights = f"{'at most ' * most}{max(fit.height for fit in fits) / 10:.1f}"

@@ -423,17 +423,12 @@ def maps_layout(
     around = len(lines) * gap - gap + LEGEND * shared
     around += sum(max(box.top for box in line) + max(map(_under, line)) for line in lines)
     cells = [max(box.cell * len(box.item.rows) for box in line) for line in lines]
-    height = around + sum(cells)
-    if height > tall:
-        share = (tall - around) / sum(cells)
-        least = MIN_SMALL if small else MIN_MAP
-        if any(share * box.cell * max(box.item.values.shape) < least for box in boxes):
-            height = math.inf
-        else:
-            height = tall
-            for box in boxes:
-                box.cell *= share
-    return _Layout(lines, gap, shared, height)
+    share = min(1.0, (tall - around) / sum(cells))
+    for box in boxes:
+        box.cell *= share
+    least = MIN_SMALL if small else MIN_MAP
+    fits = share == 1 or all(box.cell * max(box.item.values.shape) >= least for box in boxes)
+    return _Layout(lines, gap, shared, around + share * sum(cells) if fits else math.inf)
 
 
 def _under(box: _Box) -> float:

@@ -1175,7 +1175,7 @@ def test_rows_of_a_chart_have_room_on_a_page():
     steps = [paper_drawing(lens(count), 85.0)["spec"]["height"]["step"] for count in (4, 48)]
     assert steps[0] == 24 and 48 * steps[1] * 25.4 / 96 < PAGE
     with pytest.raises(NotForPaper, match="the 96 rows of this chart would be taller"):
-        paper_parts(lens(96), 85.0)
+        paper_words(paper_parts(lens(96), 85.0), 85.0)
 
 
 def test_a_legend_takes_more_lines_where_its_names_are_long():
