@@ -68,7 +68,7 @@ MIME = {
 PICTURE_FONT = "'Source Sans 3', 'Source Sans', 'Liberation Sans', sans-serif"
 MAX_PLACES = 6  # columns of a LaTeX table whose rows are the lines of a chart
 # of a LaTeX table, as a page has them
-LATEX_ROWS, LATEX_COLUMNS = 48, 16
+LATEX_ROWS, LATEX_COLUMNS = 48, 20
 MARGIN, TITLE, SOURCE = 16, 30, 24  # px around a drawing, and of the lines above and below it
 WHITE = '<rect width="100%" height="100%" fill="#FFFFFF"/>'
 # signs of one part of a file's name, and of the line below a picture
@@ -215,7 +215,7 @@ def latex_of(picture: Picture, source: Source) -> bytes:
         heads = list(map(latex, head))
         if isinstance(picture, MapsPicture):
             notes.append(r"\usepackage{graphicx}")  # turns the names of columns
-            small = [r"\footnotesize", r"\setlength{\tabcolsep}{3pt}"]
+            small = [r"\scriptsize", r"\setlength{\tabcolsep}{2pt}"]
             heads = [name and rf"\rotatebox{{90}}{{{name}}}" for name in heads]
         caption += f" ({rest})" if rest else ""
         columns = "".join(
@@ -283,7 +283,7 @@ def latex_of(picture: Picture, source: Source) -> bytes:
 def latex_table(picture: Picture) -> tuple[list[str], list[list[Any]], str]:
     """The head and the rows that a page holds, and words on what it has no room for, "" where there is nothing.
 
-    Of maps: a row for each of theirs with two digits of each cell, and nothing where it is masked.
+    Of maps: a row for each of theirs, to a hundredth of the end of its scale, and nothing where it is masked.
     """
     if isinstance(picture, MapsPicture):
         lines, last = list[list[Any]](), None
@@ -291,9 +291,10 @@ def latex_table(picture: Picture) -> tuple[list[str], list[list[Any]], str]:
             if item.columns != last:
                 lines.append(["", "", *item.columns])
                 last = item.columns
-            cells = np.where(item.allowed, item.values, np.nan)
+            digits = 2 - math.floor(math.log10(max(abs(item.low), abs(item.high)) or 1.0))
+            cells = np.where(item.allowed, np.round(item.values, digits) + 0.0, np.nan)
             lines += [
-                ["" if at else item.name, name, *(float(f"{one:.2g}") for one in row)]
+                ["" if at else item.name, name, *map(float, row)]
                 for at, (name, row) in enumerate(zip(item.rows, cells, strict=True))
             ]
         wide = max(map(len, lines))

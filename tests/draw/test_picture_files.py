@@ -787,7 +787,7 @@ LAST = ["--", "--", "0.7"]  # two are masked
     ("picture", "last"),
     [
         (MapsPicture("One", (ONE,)), LAST),
-        (MAPS, [*LAST, "$-$0", "$-$0", "$-$0.7"]),
+        (MAPS, [*LAST, "0", "0", "$-$0.7"]),
         (CHART, ["0.5"]),
         (TABLE, ["3", "4"]),
         (TablePicture("Tokens\n\nand é", ("[token", "n"), (("[CLS]", 1), ("*", 2))), ["1", "2"]),
@@ -817,7 +817,7 @@ def test_maps_are_rows_under_their_tokens_in_latex():
     [
         (1, 12, 12, ""),
         (12, 12, 48, "the first 48 of 144 rows; the CSV has all"),
-        (2, 60, 48, "the first 48 of 120 rows and 16 of 62 columns; the CSV has all"),
+        (2, 60, 48, "the first 48 of 120 rows and 20 of 62 columns; the CSV has all"),
     ],
 )
 def test_latex_longer_than_a_page_is_cut_and_says_so(count, size, rows, says):
