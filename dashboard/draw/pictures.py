@@ -124,8 +124,8 @@ def render(jobs: Mapping[str, Mapping[str, Any]]) -> dict[str, bytes]:
     """The file of each job by its name, made in a process of its own.
 
     A job has a `spec` or an `svg`, the `format` (svg, pdf, png) and, where it has one, the `scale` of a PNG. With
-    `millimetres` it is as wide as this: an SVG with its text as outlines, or a PDF. CalledProcessError for what is
-    neither a spec nor an SVG.
+    `millimetres` it is as wide as this: an SVG with its text as outlines, or a PDF; else a PDF has the size of its SVG,
+    96 pixels an inch. CalledProcessError for what is neither a spec nor an SVG.
     """
     if not jobs:
         return {}
@@ -163,8 +163,9 @@ def convert(jobs: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
         })  # fmt: skip
         if millimetres and kind == "svg":
             svg = outlined(as_wide_as(svg, millimetres, "mm"), vl_convert.svg_to_pdf)
-        elif millimetres:  # of a pixel of an SVG, a PDF makes a point
-            svg = as_wide_as(svg, millimetres / 25.4 * 72, "")
+        elif kind == "pdf":  # which makes a point of a pixel, of which 96 are an inch
+            inches = millimetres / 25.4 if millimetres else size_of(svg)[0] / 96
+            svg = as_wide_as(svg, inches * 72, "")
         make: dict[str, Callable[[], bytes]] = {
             "svg": svg.encode,
             "pdf": partial(vl_convert.svg_to_pdf, svg),

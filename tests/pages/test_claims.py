@@ -179,6 +179,7 @@ def test_every_file_of_a_claim_opens(monkeypatch):
     }
     (page,) = PdfReader(io.BytesIO(folder["figure-2-gradient-of-the-softmax.pdf"])).pages
     assert UNSCALED in page.extract_text()
+    assert float(page.mediabox.width) <= 170 / 25.4 * 72, "no wider than a page"
     fast = Param("fast", "Fast", default=False, meaning="skips half")
     claim, run = (
         replace(CLAIM, settings=(*CLAIM.settings, fast)),

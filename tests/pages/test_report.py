@@ -143,6 +143,9 @@ def test_a_pdf_holds_every_view_its_words_and_its_link():
     notes = [note.get_object() for page in pdf.pages for note in page.get("/Annots", ())]
     assert [note["/A"]["/URI"] for note in notes] == [f"http://host/{n}?a=b%20c" for n in names]
     assert pdf.metadata.title == "My report" and len(pdf.pages) == 2, "small views share a sheet"
+    assert [float(one) for one in pdf.pages[0].mediabox[2:]] == pytest.approx([595, 842], abs=1), (
+        "A4"
+    )
     long = view_of("a", 600, 700), view_of("b", 600, 700, note="word " * 190)
     first, second = (page.extract_text() for page in pdf_of(*long).pages)
     assert "Title of b" not in first and "Title of b" in second and second.count("word") == 190
