@@ -14,15 +14,25 @@ from core.attention import AXES, ConfigError
 from core.attention.text import choice_text
 from core.entries import refuse_if
 from core.files import SWEEPS
+from core.memory import TooMuch
 from core.runs.runs import list_runs
 from core.runs.store import bring_all
 from core.runs.sweeps import CLAIMED, Sweep, SweepClaim, delete_sweep, find_sweep, list_sweeps
 from core.serialization import OLD_NAMES as OLD_FIELDS
 from core.studies import runs as study
 from core.tasks import TASKS, TaskConfig, task_of
-from core.training import BOUNDS, RunConfig, SweepConfig, name_of, recommended, sweeps as settings
+from core.training import (
+    BOUNDS,
+    RunConfig,
+    SweepConfig,
+    duration,
+    name_of,
+    recommended,
+    sweep_seconds,
+    sweeps as settings,
+)
 from core.training.seed_stats import compare
-from core.training.sweeps import EQUAL, RUNS, SEEDS, VALUES, vary
+from core.training.sweeps import EQUAL, SEEDS, VALUES, value_text, vary
 from dashboard.draw import sweeps as draw
 
 # The controls: base, varied setting, values, seeds and length, of which core's SweepConfig is made.
@@ -103,6 +113,32 @@ class Controls(lab.Fields, page="sweeps"):
         typed=lambda c: bool(c.hint),
         max_options=VALUES[1],
         help=lambda c: c.hint or "The values that are trained.",
+    )
+    axis2 = lab.Select[str](
+        "Second setting",
+        lambda c: {"": "None", **{axis: name for axis, name in c.axes.items() if axis != c.axis}},
+        key=lambda c: f"second:{c.axis}",
+        hidden=True,
+        help="Another setting that differs: the learning rate, say, as each mechanism has its own best one.",
+    )
+    second_values = lab.MultiSelect[str](
+        "Its values",
+        lambda c: list(settings.offered(c.base, c.axis2)),
+        lambda c: settings.first_values(c.base, c.axis2),
+        key=lambda c: f"values:{c.name}:{c.axis}:{c.axis2}",
+        typed=lambda c: c.axis2 in AXES or c.axis2 in settings.NUMBERS,
+        max_options=VALUES[1],
+        help="Each value of the first setting is trained with each of these.",
+    ).optional(lambda c: bool(c.axis2))
+    paired = lab.Toggle(
+        "One for each value",
+        hidden=True,
+        help="The first value takes the first of these, the second the second: a learning rate for each mechanism.",
+    ).optional(lambda c: bool(c.axis2))
+    early = lab.Toggle(
+        "Stop early",
+        hidden=True,
+        help="A run ends when its task is learned, or after records without a smaller validation loss.",
     )
     seeds = lab.Number(
         "Seeds of each value",
@@ -201,27 +237,52 @@ def controls(data: study.SweepData | None) -> SweepConfig | None:
         return None
     axes = {axis: name_of(axis, base.task) for axis in settings.axes_of(base)}
     axis = Controls.draw("axis", into=main, axes=axes).axis
-    most = lab.visitors.at_most("under_way", RUNS)
     with main:
         selected = _values(base, axis, name)
     example = study.EXAMPLE_SWEEP.config().base
     same = (base.task, base.model) == (example.task, example.model)
     usual = example.steps if same else base.steps  # of the picture beside it
-    values = Controls.draw("seeds", "equal", "seconds", "steps", into=panel, name=name, usual=usual)
+    given = {"base": base, "axes": axes, "axis": axis, "name": name, "usual": usual}
+    names = "axis2", "second_values", "paired", "seeds", "equal", "seconds", "steps", "early"
+    values = Controls.draw(*names, into=panel, **given)
+    others = [
+        settings.value_of_text(base, values.axis2, text) for text in values.second_values or ()
+    ]
     steps = values.steps or usual
     base = replace(base, steps=steps, record_every=max(1, steps // 25))
     seeds, seconds = tuple(range(values.seeds)), values.seconds or SweepConfig.seconds
-    config = SweepConfig(base, axis, tuple(selected), seeds, values.equal, seconds)
+    config = SweepConfig(
+        base,
+        axis,
+        tuple(selected),
+        seeds,
+        values.equal,
+        seconds,
+        values.axis2,
+        tuple(others),
+        bool(values.paired),
+        values.early,
+    )
     config.try_models()
+    most = lab.visitors.at_most("under_way", len(config.cells))
     refuse_if(
         len(config.cells) > most,
         f"{len(config.cells)} runs are more than the {most} that a person may have here. Choose fewer values or seeds.",
     )
-    panel.caption(
-        f"All other settings are those of the base. No run ends early. At most {most} runs."
-    )
-    st.caption(f"{len(config.cells)} runs, {lab.queue.max_workers()} at a time")
+    panel.caption("All other settings are those of the base.")
     return config
+
+
+def _time_text(config: SweepConfig) -> str:
+    """How many runs, and about how long they take here, measured from a few steps of the first."""
+    workers = lab.queue.max_workers()
+    text = f"{len(config.cells)} runs, {workers} at a time"
+    try:
+        takes = duration(sweep_seconds(config, workers, timed=1))
+        alike = "" if config.equal == "seconds" else f", if all take as long as {config.names[0]}"
+        return f"{text}: about {takes} on this machine{alike}"
+    except TooMuch as error:
+        return f"{text}. How long it takes is not measured. {error}"
 
 
 def _base(data: study.SweepData | None) -> tuple[RunConfig | None, str]:
@@ -324,7 +385,9 @@ def adopt(data: study.SweepData) -> None:
         for name, value in zip(data.names, config.values, strict=True)
     ]
     Controls.set(start=SAME_SWEEP, axis=config.axis, values=texts, seeds=len(config.seeds),
-                 equal=config.equal, seconds=config.seconds, steps=base.steps,
+                 equal=config.equal, seconds=config.seconds, steps=base.steps, axis2=config.second,
+                 second_values=[value_text(config.second, value) for value in config.second_values],
+                 paired=config.paired, early=config.early,
                  base=base, name=data.sweep.id)  # fmt: skip
 
 
@@ -361,6 +424,7 @@ def page() -> None:
     with left:
         first = st.container()
         config = controls(readable)
+        takes = st.empty()
         if readable is not None:
             runs, configs = sweep.runs().values(), [readable.config, config]
             start = "Stop**, then **Start sweep" if readable.live and own else "Start sweep"
@@ -415,6 +479,10 @@ def page() -> None:
         partial(lab.sources, draw.HOW, vary, compare),
         "sweeps:source",
     )
+    if config is not None:  # last, because it times a few steps
+        with takes, st.spinner("Timing a few steps"):
+            text = _time_text(config)
+        takes.caption(lab.plain(text))
     # when all is drawn, which a worker's imports would hold up
     lab.SessionValue[Any](None, lab.queue.SPARE).value = lab.queue.warm_up()
 
@@ -455,8 +523,8 @@ def _draw(data: study.SweepData) -> None:
     for key, (spec, alt) in draw.charts(data, measure, over, lab.theme()).items():
         lab.draw_chart(places[key], spec, key=key, alt=alt)
     lab.table(
-        *draw.table_text(data),
-        caption=f"{data.setting}: mean over seeds [its 95 % confidence interval]",
+        *draw.table_text(data, measure),
+        caption=f"{data.setting}: {draw.table_of(data, measure)} over seeds [its 95 % confidence interval]",
     )
     lab.caption(draw.caption_text(data, over))
     for sentence in draw.failures(data):

@@ -7,7 +7,9 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
+from math import inf
 from pathlib import Path
+from statistics import fmean
 from string import Template
 from typing import Any
 
@@ -30,7 +32,6 @@ from core.training import (
     compare,
     one_a_step,
     seed_stats,
-    value_text,
     with_settings,
 )
 
@@ -235,10 +236,16 @@ def _key(cell: Cell) -> str:
 def sweep_comparisons(
     config: SweepConfig, outcomes: Mapping[Cell, Outcome], measure: str
 ) -> list[Comparison]:
-    """Every pair of a sweep's values tested on one measure, paired by seed (core.training.seed_stats)."""
-    groups: list[dict[int, float]] = [{} for _ in config.values]
+    """Every pair of a sweep's values tested on one measure, paired by seed (core.training.seed_stats); of two axes,
+    the values of the first, each where it is best (`best_of_each`)."""
+    groups: list[dict[int, float]] = [{} for _ in config.combinations]
+    compared = best_of_each(config, outcomes, measure)
     for index, seed in config.cells:
-        if (index, seed) in outcomes and (value := outcomes[index, seed].last(measure)) is not None:
+        if (
+            index in compared
+            and (index, seed) in outcomes
+            and (value := outcomes[index, seed].last(measure)) is not None
+        ):
             groups[index][seed] = value
     held_out = max((outcome.held_out for outcome in outcomes.values()), default=0)
     highest = {"sequence_accuracy": 1.0, "token_accuracy": 1.0, "bleu": 100.0, "chrf": 100.0}.get(
@@ -246,6 +253,18 @@ def sweep_comparisons(
     )
     # the share of one held-out item
     return compare(groups, measures()[measure], highest / held_out if held_out else 0.0)
+
+
+def best_of_each(config: SweepConfig, outcomes: Mapping[Cell, Outcome], measure: str) -> list[int]:
+    """The combinations that are compared: all, or with two axes for each value of the first that with the best mean."""
+    each = len(config.second_values) if config.second and not config.paired else 1
+    means, sign = list[float](), -1 if lower_is_better(measure) else 1
+    for index in range(len(config.combinations)):
+        of_seeds = (outcomes[index, seed] for seed in config.seeds if (index, seed) in outcomes)
+        values = [value for one in of_seeds if (value := one.last(measure)) is not None]
+        means.append(sign * fmean(values) if values else -inf)
+    places = (range(at, at + each) for at in range(0, len(means), each))
+    return [max(place, key=means.__getitem__) for place in places]
 
 
 def sweeps_folder(root: Path | None = None) -> Path:
@@ -330,7 +349,8 @@ def run_sweep(sweep: Sweep, workers: int) -> bool:
             "  ".join(measure_texts([outcome])) if outcome.state == "finished" else outcome.message
         )
         print(
-            f"{value_text(config.axis, config.values[cell[0]])}, seed {cell[1]}: {result}\n", end=""
+            f"{config.names[cell[0]]}, seed {cell[1]}: {result}\n",
+            end="",
         )
 
     pool = ThreadPoolExecutor(workers)
@@ -348,7 +368,7 @@ def run_sweep(sweep: Sweep, workers: int) -> bool:
 def summary(sweep: Sweep) -> list[str]:
     """A line for each value with its mean and 95 % interval, then the tests of all pairs of values."""
     config, outcomes = sweep.config(), sweep.outcomes()
-    values, lines = [value_text(config.axis, value) for value in config.values], []
+    values, lines = config.names, []
     for index, value in enumerate(values):
         of_value = [
             outcomes[cell] for cell in config.cells if cell[0] == index and cell in outcomes
@@ -422,15 +442,14 @@ class SweepClaim:
         )
         refuse_if(
             self.first == self.second
-            or not {self.first, self.second} <= set(range(len(self.sweep.values))),
+            or not {self.first, self.second} <= set(range(len(self.sweep.names))),
             "A claim compares two values of the sweep that differ.",
         )
         refuse_if(not self.bound >= 0, f"bound = {self.bound:g}; expected a number from 0.")
 
     @property
     def names(self) -> tuple[str, str]:
-        axis, values = self.sweep.axis, self.sweep.values
-        return value_text(axis, values[self.first]), value_text(axis, values[self.second])
+        return self.sweep.names[self.first], self.sweep.names[self.second]
 
     @property
     def statement(self) -> str:
@@ -450,9 +469,9 @@ class SweepClaim:
 
     def file(self) -> str:
         """The claim as the text of a plug-in."""
-        sweep = replace(
-            self.sweep, values=tuple(self.sweep.values[at] for at in (self.first, self.second))
-        )
+        pair = zip(*(self.sweep.combinations[at] for at in (self.first, self.second)), strict=True)
+        values = dict(zip(("values", "second_values"), pair, strict=False))
+        sweep = replace(self.sweep, **values, paired=bool(self.sweep.second))
         sign = -1 if lower_is_better(self.measure) else 1
         return TEMPLATE.substitute(
             key=self.key,
@@ -468,7 +487,7 @@ class SweepClaim:
             unit=(unit := MEASURES[self.measure]),
             difference={"share": "gain", "score": "score gain", "positive": "number"}[unit],
             tried=repr(
-                f"A sweep of {len(self.sweep.values)} values from the seeds "
+                f"A sweep of {len(self.sweep.names)} values from the seeds "
                 f"{', '.join(map(str, self.sweep.seeds))}, of which this claim was made."
             ),
         )

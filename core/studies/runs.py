@@ -27,7 +27,13 @@ from core.models import (
 from core.pretrained.finetune import FineTuneConfig
 from core.runs.folder import Status, stamp_of
 from core.runs.runs import METRICS, Run
-from core.runs.sweeps import Outcome, Sweep, measures as sweep_measures, sweep_comparisons
+from core.runs.sweeps import (
+    Outcome,
+    Sweep,
+    best_of_each,
+    measures as sweep_measures,
+    sweep_comparisons,
+)
 from core.studies.decode import Checkpoint
 from core.tasks import METRICS as TASK_METRICS, Example, Task, task_of
 from core.training import (
@@ -42,7 +48,6 @@ from core.training import (
     one_a_step,
     source_maps,
     source_weights,
-    value_text,
     watched_examples,
 )
 from core.training.seed_stats import Comparison, Line, SeedStats, line, seed_stats
@@ -567,11 +572,11 @@ class SweepData:
     @property
     def setting(self) -> str:
         """The name of the varied setting."""
-        return name_of(self.config.axis, self.config.base.task)
+        return " × ".join(name_of(axis, self.config.base.task) for axis in self.config.axes)
 
     @property
     def names(self) -> list[str]:
-        return [value_text(self.config.axis, value) for value in self.config.values]
+        return self.config.names
 
     def task(self) -> Task:
         return task_of(self.config.base.task)
@@ -592,12 +597,16 @@ class SweepData:
             if cell[0] == value and cell in self.outcomes
         ]
 
-    def stats(self, measure: str) -> dict[int, SeedStats]:
-        """Mean and interval of a measure over the finished seeds of each value, by its index."""
+    def compared(self, measure: str) -> list[int]:
+        """The indices that pictures and tests compare: of two axes, each value of the first where it is best."""
+        return best_of_each(self.config, self.outcomes, measure)
+
+    def stats(self, measure: str, every: bool = False) -> dict[int, SeedStats]:
+        """Mean and interval of a measure over the finished seeds, by the index of those that are compared, or of every."""
         unit = sweep_measures().get(measure, "positive")
         stats = {
             value: seed_stats([each.last(measure) for each in self.outcomes_of(value)], unit)
-            for value in range(len(self.names))
+            for value in (range(len(self.names)) if every else self.compared(measure))
         }
         return {value: each for value, each in stats.items() if each is not None}
 
@@ -608,9 +617,9 @@ class SweepData:
 
     def lines(self, measure: str, over: str) -> dict[int, Line]:
         """The mean over training of each value's finished seeds, or before any has finished the seed trained longest."""
-        shared = over == "steps" and self.config.equal == "steps"
+        shared = over == "steps" and self.config.equal == "steps" and not self.config.early
         lines = {}
-        for value in range(len(self.names)):
+        for value in self.compared(measure):
             started = [outcome for outcome in self.outcomes_of(value) if outcome.steps]
             finished = [outcome for outcome in started if outcome.state == "finished"]
             longest = sorted(started, key=lambda outcome: outcome.train_seconds[-1])[-1:]

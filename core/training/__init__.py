@@ -14,7 +14,7 @@ from core.training.config import (
     recommended,
     resolve_device,
 )
-from core.training.diagnosis import Finding, diagnose, time_needed
+from core.training.diagnosis import Finding, diagnose, duration, sweep_seconds, time_needed
 from core.training.evaluate import (
     KINDS,
     Bucket,
@@ -90,6 +90,7 @@ __all__ = [
     "confusion_matrix",
     "devices",
     "diagnose",
+    "duration",
     "gradient_norms",
     "load_weights",
     "measure_teacher_forced",
@@ -106,6 +107,7 @@ __all__ = [
     "seed_stats",
     "source_maps",
     "source_weights",
+    "sweep_seconds",
     "time_needed",
     "train",
     "until",

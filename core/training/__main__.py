@@ -25,6 +25,7 @@ import typer
 
 from core import command_line
 from core.entries import refuse_if
+from core.memory import TooMuch
 from core.models.cards import CARDS, card as card_of
 from core.runs import archive, sweeps
 from core.runs.executor import executor
@@ -36,12 +37,12 @@ from core.runs.worker import work
 from core.tasks import METRICS, TaskConfig, make_task, task_entry
 from core.tasks.reading import put_if_long
 from core.training.config import RunConfig, card_recipe, nanogpt, recommended
-from core.training.diagnosis import time_needed
+from core.training.diagnosis import duration, sweep_seconds, time_needed
 from core.training.evaluate import Record
 from core.training.sweeps import with_settings
 
 app = command_line.new_app(__doc__)
-LISTS = ("--values", "--seeds")
+LISTS = ("--values", "--second-values", "--seeds")
 Name = Annotated[str, typer.Argument(metavar="RUN", help="a run's name in the list, or its folder")]
 
 
@@ -179,6 +180,18 @@ def sweep(
     ] = None,
     values: list[str] | None = None,
     seeds: list[int] | None = None,
+    second: Annotated[
+        str | None, typer.Option(help="another setting, such as learning_rate")
+    ] = None,
+    second_values: Annotated[
+        list[str] | None, typer.Option(help="its values, each with each of the first")
+    ] = None,
+    paired: Annotated[
+        bool, typer.Option("--paired", help="or one for each: a rate for each mechanism")
+    ] = False,
+    early: Annotated[
+        bool, typer.Option("--early", help="a run ends where its validation loss no longer falls")
+    ] = False,
     seconds: Annotated[
         float | None,
         typer.Option(help="the same seconds of training for each, instead of the same steps"),
@@ -197,6 +210,10 @@ def sweep(
         "axis": axis,
         "values": values and [*map(command_line.value_of, values)],
         "seeds": seeds,
+        "second": second,
+        "second_values": second_values and [*map(command_line.value_of, second_values)],
+        "paired": paired,
+        "early": early,
         "equal": seconds and "seconds",
         "seconds": seconds,
     }
@@ -208,6 +225,12 @@ def sweep(
         command_line.settings(set),
     )
     print(f"Sweep {started.id}: {len(started.missing())} runs to train, {workers} at a time")
+    try:
+        print(
+            f"All of it takes about {duration(sweep_seconds(started.config(), workers))}, from a few steps here."
+        )
+    except TooMuch as error:
+        print(f"How long it takes is not measured. {error}")
     done = sweeps.run_sweep(started, workers)
     print(*sweeps.summary(started), sep="\n")
     raise typer.Exit(0 if done else 1)

@@ -26,6 +26,7 @@ from core.training.evaluate import (
     objective,
 )
 from core.training.loop import FINAL, Session, make_optimizer, one_step
+from core.training.sweeps import SweepConfig
 
 BATCHES, TIMES = 8, 3  # timed batches, and repetitions of each, of which the fastest counts
 LONGEST = 2.0  # seconds, after which no batch is timed again
@@ -145,7 +146,17 @@ def estimate(config: RunConfig) -> float:
     return timed.seconds(config, held_out, len(task.held_out(FINAL)))
 
 
-@lru_cache(maxsize=32)
+def sweep_seconds(config: SweepConfig, workers: int = 1, timed: int = 64) -> float:
+    """About how long a sweep takes here, a few runs at a time, if none ends early. Equal seconds are of training alone.
+
+    The first `timed` combinations are timed; the others count as their mean.
+    """
+    runs = [config.run(index, config.seeds[0]) for index in range(len(config.combinations))]
+    each = map(estimate, runs[:timed]) if config.equal == "steps" else [config.seconds]
+    return statistics.mean(each) * len(config.cells) / workers
+
+
+@lru_cache(maxsize=64)
 def _pace(config: RunConfig, minute: int) -> Pace:
     return pace(config, task_of(config.task))
 

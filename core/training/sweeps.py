@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache, partial
+from itertools import product
 from typing import Any, Literal, get_args
 
 from core.attention import (
@@ -25,6 +26,7 @@ from core.models.base import STACKED
 from core.models.cards import CARDS, ModelCard
 from core.serialization import check_types, convert, renamed
 from core.tasks import TaskConfig, make_task, task_entry, task_of
+from core.tasks.recipes import PATIENCE
 from core.training.config import (
     COMPARED_SECONDS,
     COMPARED_STEPS,
@@ -61,7 +63,7 @@ MODEL, TRAINING = (
 FIELDS = {**ATTENTION, **MODEL, **TRAINING}
 Equal = Literal["steps", "seconds"]
 EQUAL = get_args(Equal)
-VALUES, SEEDS, RUNS = (2, 8), (2, 10), 60  # fewest and most values and seeds, most runs
+VALUES, SEEDS = (2, 8), (2, 10)  # fewest and most values of an axis, and seeds
 RECORD_EVERY = 20  # steps, at least, where seconds are equal
 
 Cell = tuple[int, int]  # the index of the value, and the seed
@@ -71,8 +73,11 @@ Cell = tuple[int, int]  # the index of the value, and the seed
 class SweepConfig:
     """The setting `axis` of `base` takes `values`, each from `seeds`; ConfigError for what cannot run.
 
+    With `second`, another setting, each value is combined with each of `second_values`, or, if `paired`, with the one at
+    its place: a learning rate for each mechanism. A cell's index counts these combinations, `names` names them.
     Equal "steps": every run takes base.steps. Equal "seconds": every run trains for `seconds` without measuring, at a
-    constant rate after its warm-up, as its number of steps is unknown. No run ends early.
+    constant rate after its warm-up, as its number of steps is unknown. A run ends before only with `early`: as its
+    base would, or after PATIENCE records without a smaller validation loss.
     """
 
     base: RunConfig
@@ -81,6 +86,10 @@ class SweepConfig:
     seeds: tuple[Seed, ...] = (0, 1, 2)
     equal: Equal = "steps"
     seconds: float = 10.0
+    second: str = ""
+    second_values: tuple[Any, ...] = ()
+    paired: bool = False
+    early: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "seeds", tuple(self.seeds))
@@ -88,7 +97,21 @@ class SweepConfig:
         name_of(self.axis, self.base.task)
         values = tuple(_value(self.axis, value) for value in self.values)
         object.__setattr__(self, "values", values)
-        for what, items, (few, many) in (("values", values, VALUES), ("seeds", self.seeds, SEEDS)):
+        sizes = [("values", values, VALUES), ("seeds", self.seeds, SEEDS)]
+        if self.second:
+            name_of(self.second, self.base.task)
+            others = tuple(_value(self.second, value) for value in self.second_values)
+            object.__setattr__(self, "second_values", others)
+            refuse_if(self.second == self.axis, "The two settings of a sweep must differ.")
+            refuse_if(
+                self.paired and len(others) != len(values),
+                f"Each of the {len(values)} values takes one of its own of {name_of(self.second)}; "
+                f"there are {len(others)}.",
+            )
+            sizes = [("combinations", self.combinations, (2, 64)), sizes[1]]
+            if not self.paired:
+                sizes += [("values", values, VALUES), ("second values", others, VALUES)]
+        for what, items, (few, many) in sizes:
             refuse_if(
                 not few <= len(items) <= many,
                 f"A sweep has {few} to {many} {what}; this one has {len(items)}.",
@@ -97,31 +120,55 @@ class SweepConfig:
                 any(value in items[:index] for index, value in enumerate(items)),
                 f"The {what} of a sweep must differ; one of them occurs twice.",
             )
-        refuse_if(
-            len(values) * len(self.seeds) > RUNS,
-            f"{len(values)} values × {len(self.seeds)} seeds are {len(values) * len(self.seeds)} "
-            f"runs; a sweep has at most {RUNS}.",
-        )
-        for index, value in enumerate(values):
+        for index, name in enumerate(self.names):
             try:
                 self.run(index, min(self.seeds))
             except ConfigError as error:
-                what = f"{name_of(self.axis)} = {value_text(self.axis, value):.{LONGEST_QUOTE}}"
-                raise ConfigError(f"{what} is not possible. {error}") from error
+                what = " and ".join(map(name_of, self.axes))
+                raise ConfigError(
+                    f"{what} = {name:.{LONGEST_QUOTE}} is not possible. {error}"
+                ) from error
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The varied setting, or both."""
+        return (self.axis, self.second) if self.second else (self.axis,)
+
+    @property
+    def combinations(self) -> tuple[tuple[Any, ...], ...]:
+        """The values of the axes, combination by combination; those of one value of the first stand together."""
+        if not self.second:
+            return tuple((value,) for value in self.values)
+        if self.paired:
+            return tuple(zip(self.values, self.second_values, strict=True))
+        return tuple(product(self.values, self.second_values))
+
+    @property
+    def names(self) -> list[str]:
+        """Each combination in words."""
+        return [
+            ", ".join(map(value_text, self.axes, combination)) for combination in self.combinations
+        ]
 
     @property
     def cells(self) -> tuple[Cell, ...]:
         """Every run, seed by seed, so that each value has its first result early."""
-        return tuple((index, seed) for seed in self.seeds for index in range(len(self.values)))
+        every = range(len(self.combinations))
+        return tuple((index, seed) for seed in self.seeds for index in every)
 
     def run(self, index: int, seed: int) -> RunConfig:
-        """The config of one value and one seed."""
-        run = vary(self.base, self.axis, self.values[index])
+        """The config of one combination and one seed."""
+        run = self.base
+        values = zip(self.axes, self.combinations[index], strict=True)
+        for axis, value in sorted(
+            values, key=lambda each: each[0] != "kind"
+        ):  # which has its own rate
+            run = vary(run, axis, value)
         run = replace(
             run,
             seed=seed,
-            finish_early=False,
-            patience=0,
+            finish_early=self.early and run.finish_early,
+            patience=(run.patience or PATIENCE) if self.early else 0,
             num_examples=1,
             max_seconds=COMPARED_SECONDS,
         )
@@ -132,7 +179,7 @@ class SweepConfig:
                 record_every=self.base.record_every,
                 max_train_seconds=COMPARED_SECONDS,
             )
-        schedule = run.schedule if self.axis == "schedule" else "constant"
+        schedule = run.schedule if "schedule" in self.axes else "constant"
         return replace(
             run,
             steps=COMPARED_STEPS,
@@ -144,16 +191,17 @@ class SweepConfig:
 
     def try_models(self) -> None:
         """ConfigError when a model does not fit the task."""
-        for cell in self.cells[: len(self.values)]:
+        for cell in self.cells[: len(self.combinations)]:
             buildable(self.run(*cell))
 
     def to_json(self) -> dict[str, Any]:
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
-        values = [
-            value.to_json() if isinstance(value, Choice | AttentionConfig) else value
-            for value in self.values
-        ]
-        return plain | {"base": self.base.to_json(), "values": values, "seeds": list(self.seeds)}
+        for name in ("values", "second_values"):
+            plain[name] = [
+                value.to_json() if isinstance(value, Choice | AttentionConfig) else value
+                for value in plain[name]
+            ]
+        return plain | {"base": self.base.to_json(), "seeds": list(self.seeds)}
 
     @classmethod
     def from_json(cls, data: object) -> "SweepConfig":

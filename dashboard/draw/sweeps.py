@@ -10,7 +10,7 @@ from core.runs.sweeps import Outcome, lower_is_better, measures
 from core.studies.runs import SweepData
 from core.tasks import METRICS
 from core.training.seed_stats import Comparison, SeedStats
-from core.training.sweeps import Cell, SweepConfig
+from core.training.sweeps import Cell, SweepConfig, name_of, value_text
 from dashboard.draw.curves import Scale, lines, seeds
 from dashboard.draw.figures import Spec, Theme
 from dashboard.draw.formats import SPACE, about_duration, lower_name, number, plural, score, written
@@ -49,7 +49,7 @@ def verdict(data: SweepData, measure: str, ranked: list[int]) -> str:
     if not pairs:
         return ""
     equal = "which does not prove that they are equal"
-    if len(data.config.values) == 2:
+    if len(ranked) == 2:
         (pair,) = pairs.values()
         return (
             f"The {'ratio' if pair.unit == 'times' else 'difference'} of "
@@ -190,12 +190,34 @@ def caption_text(data: SweepData, over: str) -> str:
         f"each mark is one seed and the bar, as the bracket in the text, is the 95 % confidence interval of the "
         f"mean (Student's t on a scale that keeps it within the bounds of the measure)."
     )
+    if data.config.second and not data.config.paired:
+        first, second = (name_of(axis, config.base.task) for axis in config.axes)
+        text += (
+            f" Each {lower_name(first)} is drawn and tested with its best {lower_name(second)}, which these seeds "
+            "chose: on new ones it is a little worse. The table has all."
+        )
+    if data.config.early:
+        text += " A run ends early where its loss no longer falls, or as its task is learned."
     if over == "train_seconds":
         text += " Over seconds, a line ends where the first of its seeds ends."
     return text
 
 
-def table_text(data: SweepData) -> tuple[list[str], list[list[str]]]:
+def table_text(data: SweepData, measure: str) -> tuple[list[str], list[list[str]]]:
+    """All measures of each value; of two axes one measure, a row a value of the first and a column one of the second."""
+    config = data.config
+    if config.second and not config.paired:
+        every, width = data.stats(measure, every=True), len(config.second_values)
+        texts = [
+            number_text(every[at], measure) if at in every else "–"
+            for at in range(len(config.combinations))
+        ]
+        names = [value_text(config.axis, value) for value in config.values]
+        columns = [value_text(config.second, value) for value in config.second_values]
+        cells = [texts[at : at + width] for at in range(0, len(texts), width)]
+        return [data.setting, *columns], [
+            [name, *row] for name, row in zip(names, cells, strict=True)
+        ]
     measures, total = data.measures(), len(data.config.seeds)
     if "sequence_accuracy" in measures:
         measures = [measure for measure in measures if measure != "token_accuracy"]
@@ -216,6 +238,12 @@ def table_text(data: SweepData) -> tuple[list[str], list[list[str]]]:
         failed = f", {states['failed']} failed" if states["failed"] else ""
         rows.append([name, *cells, seeds + failed])
     return head, rows
+
+
+def table_of(data: SweepData, measure: str) -> str:
+    """What the numbers of the table are."""
+    two = data.config.second and not data.config.paired
+    return f"mean {measure_name(measure, data)}" if two else "mean"
 
 
 def failures(data: SweepData) -> list[str]:
@@ -258,7 +286,12 @@ def _share(outcome: Outcome, config: SweepConfig) -> float:
 
 def charts(data: SweepData, measure: str, over: str, theme: Theme) -> dict[str, tuple[Spec, str]]:
     """The lines over training, and the last value of every seed on the same scale, by their keys: spec and what it shows."""
-    means, ends = data.lines(measure, over), data.stats(measure)
+    shown = data.compared(measure)
+    names = [data.names[value] for value in shown]
+    means, ends = (
+        {shown.index(value): each for value, each in every.items()}
+        for every in (data.lines(measure, over), data.stats(measure))
+    )
     if not means:
         return {}
     if measure in SHARES:
@@ -277,14 +310,14 @@ def charts(data: SweepData, measure: str, over: str, theme: Theme) -> dict[str, 
     x_title = "step" if over == "steps" else "seconds of training"
     drawn = {
         "sweeps:lines": (
-            lines(name, x_title, last, data.names, means, scale, theme, write),
-            f"{name} over training, a line each: {', '.join(data.names)}.",
+            lines(name, x_title, last, names, means, scale, theme, write),
+            f"{name} over training, a line each: {', '.join(names)}.",
         )
     }
     if ends:
         title = f"Final value of every seed: {lower_name(name)}"
         drawn["sweeps:seeds"] = (
-            seeds(title, data.names, ends, scale, theme, write),
+            seeds(title, names, ends, scale, theme, write),
             f"Final {name} of every seed, by {data.setting}.",
         )
     return drawn

@@ -1,7 +1,9 @@
 """What a sweep varies and what it refuses, its file and its shell; what a run will take; means, intervals and bands."""
 
+import ast
 import json
 import math
+import re
 import threading
 from contextlib import suppress
 from dataclasses import replace
@@ -33,6 +35,7 @@ from core.runs.sweeps import (
     list_sweeps,
     summary,
 )
+from core.studies.runs import SweepData
 from core.tasks import TaskConfig, make_task
 from core.training import (
     Record,
@@ -62,6 +65,7 @@ from core.training.sweeps import (
     vary,
     with_settings,
 )
+from dashboard.draw import sweeps as draw
 from tests.cases import each
 from tests.training.small import small_run
 
@@ -78,8 +82,8 @@ def sweep_config(**changes) -> SweepConfig:
 def test_equal_steps_change_the_value_and_the_seed_alone():
     config = sweep_config()
     assert config.cells == ((0, 0), (1, 0), (0, 1), (1, 1)), "seed by seed"
-    sixty = sweep_config(axis="layers", values=(1, 2, 3, 4, 5, 6), seeds=tuple(range(10)))
-    assert len(sixty.cells) == 60, "more are refused"
+    many = sweep_config(axis="layers", values=(1, 2, 3, 4, 5, 6, 7), seeds=tuple(range(10)))
+    assert len(many.cells) == 70
     one, other = config.run(0, 1), config.run(1, 1)
     assert one == replace(
         config.base,
@@ -99,6 +103,68 @@ def test_equal_steps_change_the_value_and_the_seed_alone():
     assert level.run(0, 0).least_rate == 0.1, "a constant rate has no least one"
     swept = sweep_config(equal="seconds", axis="schedule", values=("cosine", "constant"))
     assert swept.run(0, 0).schedule == "cosine", "what is varied is varied"
+
+
+TWO: dict[str, Any] = {"second": "learning_rate", "second_values": (1e-3, 3e-2)}
+
+
+def test_two_axes_are_every_combination_or_one_for_each():
+    def rates(config):
+        runs = [config.run(index, 0) for index in range(len(config.names))]
+        return [(run.model.attention.score.key, run.learning_rate) for run in runs]
+
+    every = sweep_config(**TWO)
+    assert rates(every) == [("dot", 1e-3), ("dot", 3e-2), ("general", 1e-3), ("general", 3e-2)]
+    assert len(every.cells) == 8 and every.names[1] == "Dot product, 0.03"
+    each_its_own = sweep_config(**TWO, paired=True)
+    assert rates(each_its_own) == [("dot", 1e-3), ("general", 3e-2)]
+    for config in (every, each_its_own):
+        assert SweepConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
+    kinds = sweep_config(axis="learning_rate", values=(1e-3, 2e-3), second="kind",
+                         second_values=("transformer", "decoder"))  # fmt: skip
+    assert kinds.run(3, 0).learning_rate == 2e-3, "a kind's own recipe does not replace it"
+
+
+def test_a_sweep_may_stop_early():
+    ends = [
+        (run.finish_early, run.patience)
+        for early, patience in ((False, 3), (True, 3), (True, 0))
+        for run in [sweep_config(base=small_run(patience=patience), early=early).run(0, 0)]
+    ]
+    assert ends == [(False, 0), (True, 3), (True, 10)]
+
+
+def test_of_two_axes_the_best_of_each_are_compared():
+    config = sweep_config(**TWO, seeds=(0, 1, 2))
+    losses = [(0.9, 0.8, 0.7), (0.3, 0.2, 0.25), (0.5, 0.55, 0.45), (0.6, 0.9, 0.7)]
+    outcomes = {
+        (index, seed): Outcome("finished", "", (4,), (1.0,), {"loss": (loss,)})
+        for index, of in enumerate(losses)
+        for seed, loss in enumerate(of)
+    }
+    assert sweeps.best_of_each(config, outcomes, "loss") == [1, 2]
+    assert sweeps.best_of_each(config, {}, "loss") == [0, 2]
+    (pair,) = sweeps.sweep_comparisons(config, outcomes, "loss")
+    assert {pair.first, pair.second} == {1, 2}
+    data = SweepData(Sweep(Path("x.json")), config, outcomes)
+    head, rows = draw.table_text(data, "loss")
+    assert head == ["Score × Learning rate", "0.001", "0.03"]
+    assert [row[0] for row in rows] == ["Dot product", "General"]
+    assert rows[0][2].startswith("0.25") and rows[1][1].startswith("0.5")
+    claim = sweeps.SweepClaim(config, 1, 2, "loss", 0.1)
+    (text,) = re.findall(r"SWEEP = SweepConfig.from_json\(json.loads\((.*)\)\)", claim.file())
+    pair = SweepConfig.from_json(json.loads(ast.literal_eval(text)))
+    assert pair.names == ["Dot product, 0.03", "General, 0.001"]
+    assert pair.run(0, 5) == config.run(1, 5)
+
+
+def test_a_sweep_says_how_long_it_takes(monkeypatch):
+    monkeypatch.setattr(estimating, "estimate", lambda run: 1000 * run.learning_rate)
+    config = sweep_config(**TWO)
+    assert estimating.sweep_seconds(config, workers=2) == pytest.approx(2 * (1 + 30) * 2 / 2)
+    assert estimating.sweep_seconds(config, timed=1) == pytest.approx(1 * 8)
+    seconds = sweep_config(equal="seconds", seconds=5.0)
+    assert estimating.sweep_seconds(seconds) == 5.0 * 4
 
 
 @each(
@@ -150,9 +216,16 @@ REFUSED: list = [
             ({"axis": "learning_rate", "values": (1e-3, 50.0)}, "from 1e-06 to 1"),
             ({"equal": "luck"}, "seconds, steps"),
             ({"seeds": (0, "one")}, r"seeds\[1\] = .one.; expected a whole number"),
+            ({"second": "score", "second_values": ("dot", "cosine")}, "two settings .* differ"),
+            ({"second": "learning_rate", "second_values": (1e-3,)}, "2 to 8 second values"),
+            ({"second": "colour", "second_values": (1, 2)}, "axis = 'colour'"),
             (
-                {"axis": "layers", "values": (1, 2, 3, 4, 5, 6, 7), "seeds": tuple(range(10))},
-                "70 runs",
+                {"second": "learning_rate", "second_values": (1e-3, 50.0)},
+                "Score and Learning rate = Dot product, 50 is not possible",
+            ),
+            (
+                {"second": "learning_rate", "second_values": (1e-3,), "paired": True},
+                "Each of the 2 values takes one of its own of Learning rate; there are 1",
             ),
         )
     ),
