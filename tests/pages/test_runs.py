@@ -613,6 +613,26 @@ def test_a_link_brings_back_what_was_chosen():
     assert config.base.steps == 150
 
 
+def test_two_settings_are_combined_and_come_back():
+    link: dict[str, Any] = {
+        "sweeps:values:reverse:transformer:score": ["Cosine", "Additive"],
+        "sweeps:second:score": "learning_rate",
+        "sweeps:values:reverse:transformer:score:learning_rate": ["0.001", "0.01"],
+        "sweeps:paired": "true",
+        "sweeps:early": "true",
+    }
+    app = open_sweeps(**link)
+    assert_says(app, "10 runs, ", "on this machine, if all take as long as Cosine, 0.001")
+    app.button(key="sweeps:start").click().run()
+    (sweep,) = list_sweeps()
+    config = sweep.config()
+    assert config.names == ["Cosine, 0.001", "Additive, 0.01"] and config.early
+    again = open_sweeps(sweep=sweep.id)
+    assert not again.exception
+    set_control("sweeps:", again, "toggle", "paired", False)
+    assert_says(again, "20 runs, ")
+
+
 test_what_a_link_opens = page_cases(
     "sweeps",
     {
