@@ -22,9 +22,9 @@ from core.runs.sweeps import create_sweep
 from core.runs.worker import work
 from core.studies.decode import decodable_runs
 from core.studies.runs import source_at
-from core.tasks import TASKS, Task, TaskConfig, make_task
-from core.training import Prediction, Record, SweepConfig, loop, nanogpt, recommended
-from dashboard.draw import fine_tune as draw
+from core.tasks import TASKS, Metric, Task, TaskConfig, make_task
+from core.training import Bucket, Prediction, Record, SweepConfig, loop, nanogpt, recommended
+from dashboard.draw import fine_tune as draw, tables
 from dashboard.draw.figures import Ink, shade, text_on
 from dashboard.draw.formats import number, percent
 from dashboard.draw.tables import DocumentWeights, sentence_weights
@@ -989,6 +989,24 @@ def test_scores_of_classes_have_no_sequences():
         records = [Record(9, sequence_accuracy=0.97, held_out=30)]
         text = train.draw.ending_text(Status("finished", "Done."), records, config)
         assert says in text and ("Sequence" in text) == (key == "reverse")
+
+
+def test_metrics_of_a_plug_in_are_drawn(monkeypatch):
+    known = {
+        "hits": Metric("hits", "hits", lambda *_: 1.0),
+        "far": Metric("far", "distance", lambda *_: 3.0, unit="positive", lower_is_better=True),
+    }
+    for module in (train.draw, tables):
+        monkeypatch.setattr(module, "METRICS", known)
+    task = make_task(TaskConfig.of("reverse"))
+    scores = {"hits": 0.5, "far": 3.0, "of an older plug-in": 1.0}
+    records = [Record(9, token_accuracy=0.7, sequence_accuracy=0.2, scores=scores)]
+    curves = {curve.name: curve.points for curve in train.draw.score_chart(task, records, ())[1]}
+    assert curves["hits"] == [(9, 50.0)] and "distance" not in curves
+    title, (far,), _ = train.draw.single_chart("far", records, 1.0)
+    assert (title, far.points) == ("distance", [(9, 3.0)])
+    rows = [Bucket("1–8", 5, 0.2, scores=scores), Bucket("9–16", 5, 0.1)]
+    assert "hits" in (html := tables.lengths(rows, "#ccc")) and "0.5" in html
 
 
 def test_an_early_end_is_said_where_nothing_is_wholly_right():
