@@ -1,7 +1,5 @@
 """Tasks: fresh training batches by a seed, and held-out examples that never occur among them."""
 
-from functools import lru_cache
-
 from core.tasks.base import (
     BOS,
     EOS,
@@ -16,7 +14,9 @@ from core.tasks.base import (
     bleu,
     exact_match,
     is_held_out,
+    make_task,
     score,
+    task_of,
 )
 from core.tasks.config import METRICS, TASKS, Metric, TaskConfig, TaskEntry, task_entry
 from core.tasks.own import OWN_PAIRS, OWN_TABLE, OWN_TEXT, column_choice, column_names
@@ -52,17 +52,6 @@ TASKS.extend(
         OWN_TABLE,
     )
 )
-
-
-def make_task(config: TaskConfig) -> Task:
-    task: Task = task_entry(config.key).build(config)
-    return task
-
-
-@lru_cache(maxsize=8)
-def task_of(config: TaskConfig) -> Task:
-    """The task of a config, shared by all who ask; never change it."""
-    return make_task(config)
 
 
 __all__ = [

@@ -6,7 +6,7 @@ import zlib
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import takewhile
 from typing import Any, Literal, NamedTuple
 
@@ -15,7 +15,7 @@ from jaxtyping import Bool, Int
 
 from core.entries import refuse_if
 from core.models.base import Shape
-from core.tasks.config import TaskConfig, TaskEntry
+from core.tasks.config import TaskConfig, TaskEntry, task_entry
 from core.tasks.recipes import Recipes
 
 Form = Literal["pairs", "text", "label", "series"]
@@ -279,6 +279,17 @@ class Task:
         """The positions of the sentence that decides a document's class, and of the words in it that do; None where
         unknown."""
         return None
+
+
+def make_task(config: TaskConfig) -> Task:
+    task: Task = task_entry(config.key).build(config)
+    return task
+
+
+@lru_cache(maxsize=8)
+def task_of(config: TaskConfig) -> Task:
+    """The task of a config, shared by all who ask; never change it."""
+    return make_task(config)
 
 
 def choose(generator: torch.Generator, high: int) -> int:

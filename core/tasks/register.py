@@ -12,7 +12,7 @@ import torch
 from core import plugins
 from core.entries import ConfigError, Param, Value, quote, refuse_if
 from core.models import ModelConfig, build_model
-from core.tasks.base import UNK, Batch, Example, Task, Vocabulary
+from core.tasks.base import UNK, Batch, Example, Task, Vocabulary, task_of
 from core.tasks.config import MEASURED, METRICS, TASKS, Metric, TaskConfig, TaskEntry
 
 TRIED = 7  # held-out examples
@@ -27,8 +27,6 @@ def register_task(entry: TaskEntry, *, replace: bool = False) -> TaskEntry:
     each model that it recommends reads one. ConfigError, a ValueError, says what is missing or wrong; the lab's own
     tasks cannot be replaced, and an earlier registration only with `replace`.
     """
-    from core.tasks import task_of
-
     source = sys._getframe(1).f_code.co_filename
     before = next((task for task in TASKS if task.key == getattr(entry, "key", None)), None)
     if problem := _problem(entry, before):

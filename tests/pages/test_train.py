@@ -22,7 +22,7 @@ from core.runs.sweeps import create_sweep
 from core.runs.worker import work
 from core.studies.decode import decodable_runs
 from core.studies.runs import source_at
-from core.tasks import TASKS, Metric, Task, TaskConfig, make_task
+from core.tasks import METRICS, TASKS, Metric, Task, TaskConfig, make_task
 from core.training import Bucket, Prediction, Record, SweepConfig, loop, nanogpt, recommended
 from dashboard.draw import fine_tune as draw, tables
 from dashboard.draw.figures import Ink, shade, text_on
@@ -996,8 +996,8 @@ def test_metrics_of_a_plug_in_are_drawn(monkeypatch):
         "hits": Metric("hits", "hits", lambda *_: 1.0),
         "far": Metric("far", "distance", lambda *_: 3.0, unit="positive", lower_is_better=True),
     }
-    for module in (train.draw, tables):
-        monkeypatch.setattr(module, "METRICS", known)
+    for key, metric in known.items():
+        monkeypatch.setitem(METRICS, key, metric)
     task = make_task(TaskConfig.of("reverse"))
     scores = {"hits": 0.5, "far": 3.0, "of an older plug-in": 1.0}
     records = [Record(9, token_accuracy=0.7, sequence_accuracy=0.2, scores=scores)]
