@@ -25,7 +25,11 @@ from core.tokens import token_text
 # layers of attention and feed-forward
 STACKED = ("transformer", "decoder", "classifier", "one_token", "forecaster")
 RECURRENT = ("recurrent", "hybrid", "hierarchical")  # cells, with attention beside them
-NEW_FIELDS = ("residual", "streams")  # written only where they differ from their defaults
+NEW_FIELDS = (
+    "residual",
+    "streams",
+    "scaled_embedding",
+)  # written only where they differ from their defaults
 PATTERN_FIELDS = ("following", "decoder_attention", "cross_attention", "kv_shared_layers")
 READERS = {  # fields that only some kinds read
     "cell": RECURRENT,
@@ -34,6 +38,7 @@ READERS = {  # fields that only some kinds read
     "pool": ("classifier",),
     "tied": ("transformer", "decoder", "recurrent", "hybrid"),
     "output_bias": ("transformer", "decoder"),
+    "scaled_embedding": ("transformer", "decoder", "classifier", *RECURRENT),
     "following": STACKED,
     "decoder_attention": ("transformer",),
     "cross_attention": ("transformer",),
@@ -75,6 +80,7 @@ class ModelConfig:
     `residual` is what stands between layers, in pre-norm models: the plain sum of all outputs before; attention over them
     (2603.15031); or hyper-connections (mHC, 2512.24880), `streams` sums that each token mixes.
     `tied` shares one matrix between the target's embedding and the output; `output_bias` is the bias of that output.
+    `scaled_embedding` multiplies a token's vector by √C (Vaswani 2017, section 3.4); GPT-2 does not.
     """
 
     kind: Literal[
@@ -108,6 +114,7 @@ class ModelConfig:
     kv_shared_layers: Annotated[int, Meta(ge=0, le=11)] = 0
     residual: Literal["plain", "attention", "hyper"] = "plain"
     streams: Annotated[int, Meta(ge=1, le=8)] = 4
+    scaled_embedding: bool = True
 
     def __post_init__(self) -> None:
         if not isinstance(self.following, tuple | list):
@@ -187,6 +194,7 @@ class ModelConfig:
         dropout: float = 0.0,
         residual: str = "plain",
         streams: int = 4,
+        scaled_embedding: bool = True,
         **attention: Choice | str,
     ) -> ModelConfig:
         """A stacked model of any kind; `attention` are fields of its AttentionConfig (position, score, mask, …)."""
@@ -208,6 +216,7 @@ class ModelConfig:
             tied=tied,
             output_bias=output_bias,
             streams=streams,
+            scaled_embedding=scaled_embedding,
             **chosen,
         )
 
@@ -624,13 +633,13 @@ class Positions(nn.Module):
 
 
 class TokenEmbedding(nn.Module):
-    """√C · E[token]. Vaswani 2017, section 3.4."""
+    """√C · E[token], Vaswani 2017, section 3.4; or E[token]."""
 
-    def __init__(self, vocab: int, size: int) -> None:
+    def __init__(self, vocab: int, size: int, scaled: bool) -> None:
         super().__init__()
         self.token = nn.Embedding(vocab, size)
         nn.init.normal_(self.token.weight, std=size**-0.5)
-        self.scale = math.sqrt(size)
+        self.scale = math.sqrt(size) if scaled else 1.0
 
     def forward(self, tokens: Int[Tensor, "B S"]) -> Float[Tensor, "B S C"]:
         return self.token(tokens) * self.scale
@@ -676,7 +685,7 @@ class FeatureEmbedding(nn.Module):
 def source_embedding(config: ModelConfig, shape: Shape) -> nn.Module:
     """The embedding of a source of that shape, to (B, S, C), before positions."""
     if shape.input == "tokens":
-        return TokenEmbedding(shape.source, config.d_model)
+        return TokenEmbedding(shape.source, config.d_model, config.scaled_embedding)
     if shape.input == "features":
         return FeatureEmbedding(shape.columns, config.d_model)
     # a patch or a moment is numbers: Dosovitskiy 2021, equation 1

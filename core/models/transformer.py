@@ -472,7 +472,7 @@ class TransformerSeq2Seq(CausalStack):
         self.source = source_embedding(config, shape)
         self.source_places = Positions(config, shape.longest)
         self.encoder = Encoder(config)
-        self.target = TokenEmbedding(shape.target, config.d_model)
+        self.target = TokenEmbedding(shape.target, config.d_model, config.scaled_embedding)
         self.target_places = Positions(config, shape.longest)
         self.add_layers(config, shape, cross=True)
 
@@ -529,7 +529,7 @@ class Decoder(CausalStack):
 
     def __init__(self, config: ModelConfig, shape: Shape) -> None:
         super().__init__(config, shape, ("tokens", "patches"), ("tokens",))
-        self.target = TokenEmbedding(shape.target, config.d_model)
+        self.target = TokenEmbedding(shape.target, config.d_model, config.scaled_embedding)
         self.source = self.target if shape.one_vocabulary else source_embedding(config, shape)
         self.places = Positions(config, 2 * shape.longest)
         self.add_layers(config, shape, cross=False)

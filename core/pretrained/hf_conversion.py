@@ -175,11 +175,6 @@ def vocabulary_rows(
     return table_rows
 
 
-def scale_embedding(table: Float[Tensor, "V C"]) -> Float[Tensor, "V C"]:
-    """√C · E, the input of a model here."""
-    return table * table.shape[1] ** 0.5
-
-
 def max_tokens(shape: Shape, task: Task) -> int:
     """The longest line of tokens, of source and target together where they share one."""
     return shape.longest * (2 if task.form == "pairs" and shape.one_vocabulary else 1)
@@ -224,7 +219,7 @@ def to_marian(model: Any, task: Task, vocabulary: Vocabulary) -> Any:
         d_model=config.d_model,
         activation_function=config.activation,
         dropout=0.0,
-        scale_embedding=True,
+        scale_embedding=config.scaled_embedding,
         max_position_embeddings=max_tokens(shape, task),
         pad_token_id=PAD,
         bos_token_id=BOS,
@@ -263,7 +258,7 @@ def to_llama(model: Any, task: Task, vocabulary: Vocabulary) -> Any:
 
     config, state = model.config, model.state_dict()
     weights = rename_weights(state, llama_names(config.layers)) | {
-        "model.embed_tokens.weight": scale_embedding(state["target.token.weight"]),
+        "model.embed_tokens.weight": model.target.scale * state["target.token.weight"],
         "lm_head.weight": state["output.weight"],
     }
     if not config.d_ff:
@@ -317,7 +312,7 @@ def to_gpt2(model: Any, task: Task, vocabulary: Vocabulary) -> Any:
             [weights.pop(f"{home}.{name}.{part}") for name in "qkv"], -1
         )
     weights |= {
-        "transformer.wte.weight": scale_embedding(state["target.token.weight"]),
+        "transformer.wte.weight": model.target.scale * state["target.token.weight"],
         "lm_head.weight": state["output.weight"],
         "transformer.wpe.weight": state["places.position.table.weight"][:size],
     }

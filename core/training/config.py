@@ -205,6 +205,7 @@ def nanogpt(task: TaskConfig) -> RunConfig:
         position="learned",
         tied=True,
         output_bias=False,
+        scaled_embedding=False,
     )
     text = TaskConfig.of(task.key, task.seed, **{**dict(task.params), **params})
     return recommended(

@@ -105,6 +105,11 @@ MODEL_SETTINGS = {
             "tied", "Tied embeddings", "the target embedding and the output layer share one matrix"
         ),
         _model("output_bias", "Output bias", "a learned number for each token, added to its logit"),
+        _model(
+            "scaled_embedding",
+            "Scaled embedding",
+            "a token's vector is multiplied by √d_model (Vaswani 2017); in GPT-2 it is not",
+        ),
     )
 }
 # Only these types of models have the setting.

@@ -55,7 +55,7 @@ MODEL, TRAINING = (
     {key: _OWN.get(key) or SETTINGS[key].name for key in keys.split()}
     for keys in (
         "kind d_model num_heads pattern layers d_ff norm residual streams normalization activation dropout tied "
-        "output_bias pool cell bidirectional feeding",
+        "output_bias scaled_embedding pool cell bidirectional feeding",
         "learning_rate optimizer schedule warmup batch_size weight_decay label_smoothing clip least_rate beta1 beta2 "
         "decayed initialization",
     )

@@ -70,6 +70,7 @@ PAGES: dict[str, tuple[str, dict[str, str], tuple[str, ...], dict[str, Any]]] = 
             f"{STACK}:dropout": 0.1,
             f"{STACK}:tied": True,
             f"{STACK}:output_bias": False,
+            f"{STACK}:scaled_embedding": False,
         }
         | {
             f"{STACK}:{name}": value
@@ -88,6 +89,7 @@ PAGES: dict[str, tuple[str, dict[str, str], tuple[str, ...], dict[str, Any]]] = 
             f"{CELL}:feeding": "input",
             f"{CELL}:dropout": 0.1,
             f"{CELL}:tied": True,
+            f"{CELL}:scaled_embedding": False,
         }
         | {f"{CELL}:{name}": value for name, value in RUN.items()},
     ),

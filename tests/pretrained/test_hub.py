@@ -910,6 +910,16 @@ EXPORTS = {
         "LlamaForCausalLM",
     ),
     "gpt2": (REPEATS, of(30, 3, 2, 44, kind="decoder", **GPT2), "GPT2LMHeadModel"),
+    "gpt2-unscaled": (
+        REPEATS,
+        of(30, 3, 2, 44, kind="decoder", tied=True, scaled_embedding=False, **GPT2),
+        "GPT2LMHeadModel",
+    ),
+    "marian-unscaled": (
+        TaskConfig.of("copy", length=7),
+        of(30, 3, 1, 44, scaled_embedding=False, position="sinusoidal"),
+        "MarianMTModel",
+    ),
     "gpt2-tied-relu": (
         REPEATS,
         of(30, 5, 1, 22, kind="decoder", tied=True, **{**GPT2, "activation": "relu"}),

@@ -657,6 +657,7 @@ def test_nanogpts_recipe_is_that_of_its_readme():
     assert (config.steps, config.batch_size, config.learning_rate, config.warmup) == (
         2000, 12, 1e-3, 100,
     )  # fmt: skip
+    assert not model.scaled_embedding and prepare(config).model.target.scale == 1.0
     assert config.learning_rate * config.least_rate == pytest.approx(1e-4)
     assert (config.beta1, config.beta2, config.weight_decay) == (0.9, 0.99, 0.1)
     assert RunConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
