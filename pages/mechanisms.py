@@ -224,7 +224,9 @@ def contrast(name: str, two: study.Contrast, beside: str) -> None:
         return
     tiles = draw.contrast_tiles(two.mine, two.ours, beside)
     lines = (list(map(str, range(size))) for size in two.mine.shape)
-    lab.linked_maps(Controls.step, name, tiles, *lines, of=name, noun="number", reads=READS, height=216)
+    lab.linked_maps(
+        Controls.step, name, tiles, *lines, of=name, noun="number", reads=READS, height=216
+    )
 
 
 def compatible_panel(axis: str, item: Entry) -> None:

@@ -33,7 +33,9 @@ class Controls(lab.JoinedQueries, page="pretrained"):
     ).when(lambda c: len(c.reading.trace.kinds) > 1)
     show = lab.Segmented[Literal["both", "matrix", "lines"]](
         "Show",
-        lambda c: SHOWS | {"both": "Matrix and picture"} if any(line.grid for line in c.lines) else SHOWS,
+        lambda c: (
+            SHOWS | {"both": "Matrix and picture"} if any(line.grid for line in c.lines) else SHOWS
+        ),
         help="How the picked head is drawn.",
         also={"label_visibility": "collapsed"},
     )

@@ -87,7 +87,6 @@ def without_new_entries():
     """What is registered goes with the test."""
     from core.attention import AXES  # which must not come before the check of shapes
     from core.claims.catalogue import CLAIMS
-
     from core.tasks import METRICS, TASKS
 
     before: list[list] = [*AXES.values(), CLAIMS, TASKS]
