@@ -5,6 +5,7 @@ import subprocess
 import tomllib
 from collections.abc import Mapping
 from functools import cache
+from itertools import chain
 from pathlib import Path
 
 from core import plugins
@@ -48,8 +49,10 @@ def needed_plugins(code: str) -> dict[str, str]:
     from core.attention import AXES
     from core.tasks import TASKS
 
-    known = [(entry.key, entry.source) for axis in (*AXES.values(), TASKS) for entry in axis] + [
-        *plugins.claim_files.items()
+    known = [
+        *((entry.key, entry.source) for entry in chain.from_iterable(AXES.values())),
+        *((task.key, task.source) for task in TASKS),
+        *plugins.claim_files.items(),
     ]
     files = {
         Path(source) for key, source in known if source and re.search(rf"['\"]{key}['\"]", code)

@@ -82,7 +82,7 @@ class Controls(lab.Fields, page="sweeps"):
         hidden=True,
         help="Where all other settings come from.",
     ).optional(lambda c: len(c.starts) > 1)
-    task = lab.Select(
+    task = lab.Select[str](
         "Task",
         lambda c: {entry.key: entry.name for entry in TASKS},
         hidden=True,

@@ -437,7 +437,7 @@ def test_a_wheel_serves_the_lab(from_wheel, tmp_path):
     for name in ("core", "dashboard", "streamlit_app"):  # of a person's own, where it is typed
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text("", encoding="utf-8")
-    environment = {"ATTENTION_LAB_RUNS": "runs", "PYTHONPATH": ""}
+    environment: Any = {"ATTENTION_LAB_RUNS": "runs", "PYTHONPATH": ""}
     with started(*command, run_by=(), cwd=tmp_path, **environment) as port:
         assert json.load(opened(f"http://127.0.0.1:{port}/health"))["status"] == "ok"
         assert opened(f"http://127.0.0.1:{port}/heads").headers["Content-Security-Policy"]
@@ -447,7 +447,8 @@ def test_a_worker_finds_runs_that_are_named_from_here(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ATTENTION_LAB_RUNS", "runs")
     monkeypatch.setattr(executor.subprocess, "Popen", lambda words, env, **other: env)
-    assert executor.spawn_worker([])["ATTENTION_LAB_RUNS"] == str(tmp_path / "runs")
+    environment: Any = executor.spawn_worker([])
+    assert environment["ATTENTION_LAB_RUNS"] == str(tmp_path / "runs")
 
 
 # The arithmetic of docs/scaling.md, its two tables, and the examples for containers, held against the lab's code.

@@ -8,7 +8,7 @@ import runpy
 import shlex
 import subprocess
 import sys
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -315,7 +315,8 @@ def keys(without_new_entries) -> dict[str, str]:
     """The key of each plug-in of docs/plugins, by its file; registered for one test."""
     for file in WORKED:
         runpy.run_path(str(file))
-    sources = [entry for axis in (*AXES.values(), TASKS) for entry in axis if entry.source]
+    entries: list[Any] = [*chain.from_iterable(AXES.values()), *TASKS]
+    sources = [entry for entry in entries if entry.source]
     return {Path(entry.source).name: entry.key for entry in sources}
 
 

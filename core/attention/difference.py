@@ -111,7 +111,7 @@ def first_difference(mine: Any, config: AttentionConfig, *, seed: int = SEED) ->
             causal = run.causal and steps.mask is not None
             mask = steps.mask if run.forms and not causal else None
             with recorder:
-                out = run(q, k, v, mask, causal)
+                out = run(q, k, v, mask=mask, causal=causal)
             named = {"weights": run.weights(q, k, mask, causal, size=v.shape[-1]), "out": out}
     # What is returned, and the weights that it tells, come last; an `out` in between may be scaled after it.
     views = [*enumerate([*given, *(tensor for _, tensor in recorder.results)])]

@@ -111,7 +111,7 @@ class Heads:
         return [torch.randn(batch, *shape, generator=random) for shape in shapes]
 
     def __call__(
-        self, q: Tensor, k: Tensor, v: Tensor, mask: Mask = None, causal: bool = False
+        self, q: Tensor, k: Tensor, v: Tensor, *, mask: Mask = None, causal: bool = False
     ) -> Tensor:
         if mask is None and self.needs_mask:
             mask = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool)
@@ -129,8 +129,11 @@ class Heads:
         eye = F.pad(torch.eye(keys, dtype=k.dtype), (0, -keys % width))
         zero = torch.zeros(len(k), self.heads[2], keys, width, dtype=k.dtype)
         with torch.no_grad():
-            parts = [self(q, k, one.expand_as(zero), mask, causal) for one in eye.split(width, 1)]
-            added = self(q, k, zero, mask, causal)  # as relative values are
+            parts = [
+                self(q, k, one.expand_as(zero), mask=mask, causal=causal)
+                for one in eye.split(width, 1)
+            ]
+            added = self(q, k, zero, mask=mask, causal=causal)  # as relative values are
         return torch.cat([part - added for part in parts], -1)[..., :keys]
 
     def map(self, mask: Mask = None, causal: bool = False) -> Float[Tensor, "B H T S"]:
@@ -153,7 +156,7 @@ class Tokens:
     def draw(self, seed: int = 0) -> list[Tensor]:
         return [self.x]
 
-    def __call__(self, x: Tensor, mask: Mask = None) -> Tensor:
+    def __call__(self, x: Tensor, *, mask: Mask = None) -> Tensor:
         if mask is None and self.needs_mask:
             mask = torch.ones(T, T, dtype=torch.bool)
         return self.call(x, _formed(self, mask, len(x)))
@@ -164,7 +167,7 @@ class Tokens:
         x = self.x[:1].repeat(len(each) + 1, 1, 1)
         with torch.no_grad():
             x[each, each] += self.x[-1].roll(1, 0)
-            out = self(x, mask)
+            out = self(x, mask=mask)
         return (out[:-1] - out[-1:]).abs().amax(-1).mT[None, None]
 
 
@@ -499,7 +502,8 @@ def _rows(subject: Subject, causal: bool | None) -> Iterator[Finding]:
     """Over what weights sum to 1; those of a module are the results of its softmaxes between tokens."""
     if isinstance(subject, Heads):
         weights = subject.map()
-        yield from _sums(weights, _plain(*subject.draw()[:2], weights[0, 0] != 0))
+        q, k, _ = subject.draw()
+        yield from _sums(weights, _plain(q, k, weights[0, 0] != 0))
         return
     with torch.no_grad(), Recorder() as recorder:
         subject(*subject.draw())
@@ -963,12 +967,8 @@ def _gradients(subject: Subject, causal: bool | None) -> Iterator[Finding]:
         step = F.normalize(torch.randn(given[at].shape, generator=random).flatten(), dim=0)
         step = step.view_as(given[at]).to(given[at])
         with torch.no_grad():
-            ends = [
-                (subject(*given[:at], given[at] + by * step, *given[at + 1 :]) * weight)
-                .double()
-                .sum()
-                for by in (1e-3, -1e-3)
-            ]
+            moved = ([*given[:at], given[at] + by * step, *given[at + 1 :]] for by in (1e-3, -1e-3))
+            ends = [(subject(*one) * weight).double().sum() for one in moved]
         number = float(ends[0] - ends[1]) / 2e-3
         taken = 0.0 if own is None else float((own * step).sum())
         text = (

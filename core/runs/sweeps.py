@@ -470,7 +470,7 @@ class SweepClaim:
     def file(self) -> str:
         """The claim as the text of a plug-in."""
         pair = zip(*(self.sweep.combinations[at] for at in (self.first, self.second)), strict=True)
-        values = dict(zip(("values", "second_values"), pair, strict=False))
+        values: dict[str, Any] = dict(zip(("values", "second_values"), pair, strict=False))
         sweep = replace(self.sweep, **values, paired=bool(self.sweep.second))
         sign = -1 if lower_is_better(self.measure) else 1
         return TEMPLATE.substitute(

@@ -269,8 +269,11 @@ MEASURES = (
 
 
 def _every() -> tuple[Measure, ...]:
+    def measured(key: str) -> Callable[[Record], float | None]:
+        return lambda record: record.scores.get(key)
+
     own = (
-        Measure(key, metric.name, lambda r, key=key: r.scores.get(key), metric.unit == "share")
+        Measure(key, metric.name, measured(key), metric.unit == "share")
         for key, metric in TASK_METRICS.items()
     )
     return (*MEASURES, *own)

@@ -121,7 +121,7 @@ def _try_out(entry: TaskEntry) -> None:
     with torch.random.fork_rng(devices=[]):
         for params in variants:
             try:
-                config = TaskConfig.of(entry.key, **params)
+                config = TaskConfig.of(entry.key, 0, **params)
             except ConfigError:
                 if not params:
                     raise

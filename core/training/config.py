@@ -207,7 +207,8 @@ def nanogpt(task: TaskConfig) -> RunConfig:
         output_bias=False,
         scaled_embedding=False,
     )
-    text = TaskConfig.of(task.key, task.seed, **{**dict(task.params), **params})
+    settings: dict[str, Any] = {**dict(task.params), **params}
+    text = TaskConfig.of(task.key, task.seed, **settings)
     return recommended(
         make_task(text),
         "decoder",

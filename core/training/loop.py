@@ -102,7 +102,7 @@ def start_as_gpt2(model: torch.nn.Module) -> None:
     ends = ("projection.output.weight", "feed_forward.outer.weight")
     adding = [weight for name, weight in model.named_parameters() if name.endswith(ends)]
     for weight in adding:
-        weight *= len(adding) ** -0.5
+        weight.mul_(len(adding) ** -0.5)
 
 
 @dataclass

@@ -124,7 +124,7 @@ class Watcher:
         name: str,
     ) -> None:
         parallel = isinstance(model, nn.DataParallel | DistributedDataParallel)
-        self.model = model.module if parallel else model
+        self.model: nn.Module = next(model.children()) if parallel else model
         self.run, self.steps = Run(folder / new_id()), 0
         self._inputs, self._heads, self._tokens = inputs, heads, tokens
         self._every = self._maps_every = every

@@ -441,7 +441,8 @@ def _in_column(
     """What `maps_layout` takes of a page; a single map has no name, which is for the caption."""
     maps = picture.maps if len(picture.maps) > 1 else (replace(picture.maps[0], name=""),)
     inside = (one - 2 * FIGURE_MARGIN for one in (room, room * PAGE / millimetres))
-    return maps, picture.reads, picture.across, *inside
+    width, height = inside
+    return maps, picture.reads, picture.across, width, height
 
 
 def paper_drawing(picture: Picture, millimetres: float) -> dict[str, Any]:
@@ -543,7 +544,7 @@ def _in_cells(spec: Spec, pixels: float) -> Spec:
 def _places(spec: Spec, layer: Spec, channel: str) -> set[str]:
     """The values of a layer's rows along an axis, as they are written."""
     field = layer["encoding"].get(channel, {}).get("field")
-    rows = layer.get("data", spec.get("data", {})).get("values", ())
+    rows = (layer.get("data") or spec.get("data") or {}).get("values", ())
     return {str(row[field]) for row in rows if field in row} or {""}
 
 

@@ -421,7 +421,7 @@ def maps_layout(
             if all(box.fits for box in boxes):
                 break
     lines = [boxes[start : start + across] for start in range(0, len(boxes), across)]
-    around = len(lines) * gap - gap + LEGEND * shared
+    around = float(len(lines) * gap - gap + LEGEND * shared)
     around += sum(max(box.top for box in line) + max(map(_under, line)) for line in lines)
     cells = [max(box.cell * len(box.item.rows) for box in line) for line in lines]
     share = min(1.0, (tall - around) / sum(cells))

@@ -231,12 +231,12 @@ def table_text(data: SweepData, measure: str) -> tuple[list[str], list[list[str]
     for value, name in enumerate(data.names):
         states = Counter(outcome.state for outcome in data.outcomes_of(value))
         seeds = f"{states['finished']}{'' if states['finished'] >= total else f' of {total}'}"
-        cells = (
+        numbers = [
             number_text(each[value], measure) if value in each else "–"
             for measure, each in stats.items()
-        )
+        ]
         failed = f", {states['failed']} failed" if states["failed"] else ""
-        rows.append([name, *cells, seeds + failed])
+        rows.append([name, *numbers, seeds + failed])
     return head, rows
 
 
@@ -288,10 +288,8 @@ def charts(data: SweepData, measure: str, over: str, theme: Theme) -> dict[str, 
     """The lines over training, and the last value of every seed on the same scale, by their keys: spec and what it shows."""
     shown = data.compared(measure)
     names = [data.names[value] for value in shown]
-    means, ends = (
-        {shown.index(value): each for value, each in every.items()}
-        for every in (data.lines(measure, over), data.stats(measure))
-    )
+    means = {shown.index(value): line for value, line in data.lines(measure, over).items()}
+    ends = {shown.index(value): stats for value, stats in data.stats(measure).items()}
     if not means:
         return {}
     if measure in SHARES:

@@ -1,7 +1,7 @@
 """A cell of a picture of maps that a person pins, and several of its queries that are joined: both are in the link."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import streamlit as st
@@ -64,7 +64,7 @@ def linked_maps(
     return field.pin(multiples(tiles, *lines, key=key, pin=pinned, **options))
 
 
-JOINED = {"mean": "averaged", "sum": "summed"}
+JOINED: dict[Literal["mean", "sum"], str] = {"mean": "averaged", "sum": "summed"}
 
 
 class JoinedQueries(Fields):
@@ -77,7 +77,7 @@ class JoinedQueries(Fields):
         of=lambda c: c.names,
         help="The rows of these words are averaged or summed, key by key, in each head.",
     )
-    how = Segmented[str](
+    how = Segmented[Literal["mean", "sum"]](
         "Join",
         {name: word.capitalize() for name, word in JOINED.items()},
         help="The mean of the queries' weights, or their sum.",

@@ -116,8 +116,8 @@ def below_home(path: Path) -> Path:
     if not hosted():
         home = Path(os.path.expanduser("~")).resolve()  # pathlib raises where there is none
         return Path("~", path.relative_to(home)) if path.is_relative_to(home) else path
-    home = next((home for home in folders() if path.is_relative_to(home)), None)
-    return path if home is None else path.relative_to(home)
+    owner = next((one for one in folders() if path.is_relative_to(one)), None)
+    return path if owner is None else path.relative_to(owner)
 
 
 # What a public copy allows.

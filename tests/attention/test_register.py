@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import assert_type
+from typing import Any, assert_type
 
 import pytest
 import torch
@@ -458,17 +458,19 @@ def state_kernel(**fields):
 def test_what_a_kernel_does_not_read_is_refused(axes, choice, words):
     register("kernel", state_kernel(), replace=True)
     pytest.raises(ConfigError, AttentionConfig, 24, 3, kernel="variant", **choice).match(words)
-    for fits in ({"mask": "causal"}, {"position": "rope"}, {"position": "sinusoidal"}):
+    fitting: Any = ({"mask": "causal"}, {"position": "rope"}, {"position": "sinusoidal"})
+    for fits in fitting:
         AttentionConfig(24, 3, kernel="variant", **fits)
 
 
 def test_a_kernel_refuses_the_masks_of_a_call_that_it_does_not_read(axes):
     register("kernel", state_kernel())
     layer, x = Attention(AttentionConfig(C, H, kernel="variant")), torch.randn(B, T, C)
-    for given in (
+    masks: Any = (
         {"mask": torch.ones(T, T, dtype=torch.bool)},
         {"key_mask": torch.ones(B, T, dtype=torch.bool)},
-    ):
+    )
+    for given in masks:
         pytest.raises(ConfigError, layer, x, **given).match("kernel = variant reads no mask")
     assert layer(x).merged.shape == x.shape
     assert torch.equal(pickle.loads(pickle.dumps(layer))(x).merged, layer(x).merged)

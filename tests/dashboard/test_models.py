@@ -99,7 +99,10 @@ def test_an_uploaded_array_is_read_from_its_file():
         Path(name).write_bytes(out.getvalue())
         ref = ModelRef("array", store_upload(out.getvalue(), name, tokens))
         assert_read_again(ref, ModelInputs())
-        assert upload(ref.name).reading.source == read_arrays(out.getvalue(), name, tokens).source
+        assert (
+            upload(ref.name).maps.readings[0].source
+            == read_arrays(out.getvalue(), name, tokens).source
+        )
 
 
 def test_pictures_and_sounds_are_examples(tmp_path):

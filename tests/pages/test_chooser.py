@@ -441,7 +441,8 @@ def test_no_code_of_visitors_runs(tmp_path, monkeypatch, hosted):
 
 def test_plug_ins_with_a_model_stand_in_the_list(app, tmp_path, local, monkeypatch):
     path, module = write_model(tmp_path, BY_HAND), ModuleType("mine")
-    module.__file__, module.build = str(path), None
+    module.__file__ = str(path)
+    vars(module)["build"] = None
     monkeypatch.setitem(sys.modules, f"{plugins.PACKAGE}.mine", module)
     monkeypatch.setenv(plugins.VARIABLE, str(tmp_path))
     assert str(path) in app.run().selectbox(key="inside:model").options

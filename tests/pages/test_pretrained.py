@@ -4,6 +4,7 @@ import json
 import shutil
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -96,7 +97,7 @@ test_what_pretrained_says = page_cases(
 
 
 def test_several_words_are_joined_from_a_link():
-    link = {"pretrained:joined": ["it", "was"], "pretrained:how": "Summed"}
+    link: Any = {"pretrained:joined": ["it", "was"], "pretrained:how": "Summed"}
     app = open_at("pretrained", **link)
     assert_says(app, "“it”, “was”, summed: head L3·H1 takes most from animal, 0.79")
     assert_script(app)  # with the page's own numbers

@@ -55,6 +55,8 @@ def agreed(reading: ModuleReading, calls: int) -> ModuleReading:
 class NanoAttention(nn.Module):
     """As nanoGPT writes it."""
 
+    bias: torch.Tensor
+
     def __init__(self, fused: bool) -> None:
         super().__init__()
         self.c_attn, self.c_proj = nn.Linear(C, 3 * C), nn.Linear(C, C)
@@ -113,7 +115,7 @@ class Flex(nn.Module):
 @pytest.mark.filterwarnings("ignore:flex_attention called without")
 def test_flex(compiled):
     q, k, v = (numbers(B, H, T, D, seed=seed) for seed in range(3))
-    model = torch.compile(Flex()) if compiled else Flex()
+    model: Any = torch.compile(Flex()) if compiled else Flex()
     call = agreed(read_module(model, (q, k, v)), 1).calls[0]
     distance = (torch.arange(T)[:, None] - torch.arange(T)).float()
     scores = q[0] @ k[0].mT / math.sqrt(D) - torch.tensor([0.1, 0.2, 0.3])[:, None, None] * distance
@@ -580,13 +582,14 @@ def test_multi_head_attention_of_pytorch(weighs, mask):
     future = torch.ones(T, T).triu(1).bool()
     padded = torch.zeros(B, T, dtype=torch.bool)
     padded[1, 7:] = True
-    options: dict[str, Any] = {
+    masks: dict[str, dict[str, Any]] = {
         "none": {},
         "bool": {"attn_mask": future},
         "float": {"attn_mask": numbers(T, T)},
         "padding": {"key_padding_mask": padded},
         "causal": {"attn_mask": future, "is_causal": True},
-    }[mask]
+    }
+    options = masks[mask]
     inputs = {"query": x, "key": x, "value": x, "need_weights": weighs, **options}
     reading = agreed(read_module(layer, inputs, row=1), 1)
     out, weights = layer(x, x, x, average_attn_weights=False, **options)

@@ -12,6 +12,7 @@ from datetime import date, timedelta
 from functools import cache
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -485,12 +486,16 @@ def test_a_metric_has_another_name_than_a_record():
 
 def broken(doubled, **changes):
     """The worked example's entry with fields changed, and its class with methods changed."""
-    methods = {name: changes.pop(name) for name in ("draw", "places") if name in changes}
+    methods: dict[str, Any] = {
+        name: changes.pop(name) for name in ("draw", "places") if name in changes
+    }
     entry = replace(doubled["ENTRY"], **{"key": "other", "metrics": (), **changes})
     kind = type("Broken", (doubled["Doubled"],), methods)
     return entry if "build" in changes else replace(entry, build=lambda config: kind(config, entry))
 
 
+LARGEST: Any = max  # no metric
+MILES: Any = "miles"
 BROKEN_TASKS = [
     (dict(key="Other"), "its key is of lower-case letters"),
     (dict(key="reverse"), "one of the lab's own"),
@@ -499,8 +504,8 @@ BROKEN_TASKS = [
     (dict(build=3), "expected a function of a TaskConfig"),
     (dict(params=("length",)), "params is a tuple of Param"),
     (dict(params=(Param("trained", "T", default=3),)), "trained is a number without low"),
-    (dict(metrics=(Metric("loss", "loss", max),)), "the metric loss is measured already"),
-    (dict(metrics=(Metric("far", "far", max, unit="miles"),)), "a unit: share, score, positive"),
+    (dict(metrics=(Metric("loss", "loss", LARGEST),)), "the metric loss is measured already"),
+    (dict(metrics=(Metric("far", "far", LARGEST, unit=MILES),)), "a unit: share, score, positive"),
     (dict(metrics=(Metric("far", "far", lambda *_: 2.0),)), "far of a right answer is 2.0"),
     (dict(build=lambda config: config), "expected a Task"),
     (dict(draw=lambda self, g, held_out: Example(("a",), ("?",))), "lacks '\\?'|too few"),
@@ -548,7 +553,9 @@ def test_a_task_is_replaced_where_that_is_asked(doubled):
     assert TASKS[-1] is again and again.name == "Other (plug-in)" and task_of(config) is not first
     plugins.undo[-1]()
     assert TASKS[-1].name == "Double (plug-in)" and "right_letters" in METRICS
-    pytest.raises(ConfigError, register_task, 3).match("takes a TaskEntry; got 3")
+    no_entry: Any = 3
+    with pytest.raises(ConfigError, match="takes a TaskEntry; got 3"):
+        register_task(no_entry)
 
 
 # Made tasks: seasonal series, days and number words in several languages, and where each output should look.

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -622,11 +623,18 @@ def test_betas_and_decay_of_matrices_alone():
     )
     ours, torchs = torch.nn.Linear(5, 3), torch.nn.Linear(5, 3)
     torchs.load_state_dict(ours.state_dict())
-    groups = [{"params": [torchs.weight]}, {"params": [torchs.bias], "weight_decay": 0.0}]
+    groups: list[dict[str, Any]] = [
+        {"params": [torchs.weight]},
+        {"params": [torchs.bias], "weight_decay": 0.0},
+    ]
     expected = torch.optim.AdamW(groups, lr=0.01, weight_decay=0.5, betas=(0.8, 0.99))
     x = torch.randn(7, 5)
+
+    def squares(layer: torch.nn.Linear) -> torch.Tensor:
+        return layer(x).square().sum()
+
     for made, layer in ((expected, torchs), (loop.make_optimizer(config, ours), ours)):
-        descend(made, lambda layer=layer: layer(x).square().sum(), 3, clip=torch.inf)
+        descend(made, partial(squares, layer), 3, clip=torch.inf)
     torch.testing.assert_close(ours.state_dict(), torchs.state_dict(), rtol=0, atol=0)
 
 
@@ -657,7 +665,8 @@ def test_nanogpts_recipe_is_that_of_its_readme():
     assert (config.steps, config.batch_size, config.learning_rate, config.warmup) == (
         2000, 12, 1e-3, 100,
     )  # fmt: skip
-    assert not model.scaled_embedding and prepare(config).model.target.scale == 1.0
+    built: Any = prepare(config).model
+    assert not model.scaled_embedding and built.target.scale == 1.0
     assert config.learning_rate * config.least_rate == pytest.approx(1e-4)
     assert (config.beta1, config.beta2, config.weight_decay) == (0.9, 0.99, 0.1)
     assert RunConfig.from_json(json.loads(json.dumps(config.to_json()))) == config

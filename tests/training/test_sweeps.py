@@ -153,9 +153,9 @@ def test_of_two_axes_the_best_of_each_are_compared():
     assert rows[0][2].startswith("0.25") and rows[1][1].startswith("0.5")
     claim = sweeps.SweepClaim(config, 1, 2, "loss", 0.1)
     (text,) = re.findall(r"SWEEP = SweepConfig.from_json\(json.loads\((.*)\)\)", claim.file())
-    pair = SweepConfig.from_json(json.loads(ast.literal_eval(text)))
-    assert pair.names == ["Dot product, 0.03", "General, 0.001"]
-    assert pair.run(0, 5) == config.run(1, 5)
+    written = SweepConfig.from_json(json.loads(ast.literal_eval(text)))
+    assert written.names == ["Dot product, 0.03", "General, 0.001"]
+    assert written.run(0, 5) == config.run(1, 5)
 
 
 def test_a_sweep_says_how_long_it_takes(monkeypatch):

@@ -67,7 +67,7 @@ def loop(
     steps: int = 6,
     begin: Callable[[nn.Module], Watcher] | None = None,
     model: nn.Module | None = None,
-) -> tuple[nn.Module, list[float], Watcher | None]:
+) -> tuple[Any, list[float], Any]:
     """A training of a few steps, watched or not: the model, the losses and the watcher, which is still open."""
     seed()
     model = model or Model()
@@ -144,7 +144,7 @@ def test_sparse_gradients_are_measured(tmp_path):
     model(torch.tensor([1, 1, 2])).square().sum().backward()
     with pytest.warns(RuntimeWarning), watch(model, 1, tmp_path) as watcher:  # it has no attention
         watcher.step()
-    norm = model[0].weight.grad.to_dense().norm()
+    norm = next(model.parameters()).grad.to_dense().norm()
     assert watcher.run.records()[0].gradients["0"] == pytest.approx(float(norm), rel=1e-4)
 
 
@@ -198,9 +198,14 @@ def test_frames_stay_few(tmp_path, monkeypatch):
     assert len(watcher.run.records()) == 20
 
 
+def lock(patch: pytest.MonkeyPatch, path: Path) -> None:
+    path.chmod(0o500)
+    patch.setattr(Run, "create", raising)
+
+
 FAULTS: dict[str, Callable[[pytest.MonkeyPatch, Path], object]] = {
     "reading": lambda patch, path: patch.setattr(module, "read_module", raising),
-    "folder": lambda patch, path: path.chmod(0o500) or patch.setattr(Run, "create", raising),
+    "folder": lock,
     "disk": lambda patch, path: patch.setattr(Run, "append", raising),
     "gradients": lambda patch, path: patch.setattr(module, "norms_by_part", raising),
 }
@@ -254,8 +259,9 @@ def test_what_has_no_maps_says_so(tmp_path, layer):
 
 
 def test_what_cannot_be_watched_is_refused():
+    nothing: Any = 3
     with pytest.raises(ConfigError, match=r"takes the model, a torch\.nn\.Module, not int"):
-        watch(3)
+        watch(nothing)
     with pytest.raises(ConfigError, match="every = 0"):
         watch(Model(), every=0)
 
@@ -272,7 +278,8 @@ def test_end_of_a_block_tells_the_error(tmp_path):
 
 def test_validation_joins_the_record_of_its_step(tmp_path):
     _, _, watcher = loop(2, lambda model: watch(model, 2, tmp_path))
-    watcher.record(validation=torch.tensor(2.5), rate=0.1)
+    validation: Any = torch.tensor(2.5)
+    watcher.record(validation=validation, rate=0.1)
     watcher.close()
     last = watcher.run.records()[-1]
     assert (last.step, last.loss, last.rate) == (2, 2.5, 0.1)
@@ -404,7 +411,7 @@ def LightningWatchOf(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
         import lightning.pytorch  # noqa: F401
     except ImportError:
         package, inside = types.ModuleType("lightning"), types.ModuleType("lightning.pytorch")
-        inside.Callback = object
+        vars(inside)["Callback"] = object
         monkeypatch.setitem(sys.modules, "lightning", package)
         monkeypatch.setitem(sys.modules, "lightning.pytorch", inside)
     return LightningWatch
