@@ -1,4 +1,4 @@
-"""Plug-ins: Python files of the folder in ATTENTION_LAB_PLUGINS, which register mechanisms and claims when core loads.
+"""Plug-ins: Python files of the folder in ATTENTION_LAB_PLUGINS, which register mechanisms, tasks and claims when core loads.
 
 A plug-in is code that runs with all rights of this process, so without the variable nothing is loaded.
 """

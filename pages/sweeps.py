@@ -279,8 +279,8 @@ def _time_text(config: SweepConfig) -> str:
     text = f"{len(config.cells)} runs, {workers} at a time"
     try:
         takes = duration(sweep_seconds(config, workers, timed=1))
-        alike = "" if config.equal == "seconds" else f", if all take as long as {config.names[0]}"
-        return f"{text}: about {takes} on this machine{alike}"
+        assumed = "" if config.equal == "seconds" else f", if all take as long as {config.names[0]}"
+        return f"{text}: about {takes} on this machine{assumed}"
     except TooMuch as error:
         return f"{text}. How long it takes is not measured. {error}"
 
