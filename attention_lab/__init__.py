@@ -15,13 +15,15 @@ FOLDER = Path(__file__).resolve().parent
 ROOT = FOLDER if (FOLDER / "core").is_dir() else FOLDER.parent
 MODULES = {
     "core.attention": "attend Attention AttentionConfig Choice ConfigError Cache Steps PRESETS preset "
-    "register Entry Param",
+    "register Entry Param check first_difference",
     "core.claims.catalogue": "register_claim",
     "core.interpret.trace": "AttentionMap AttentionTrace",
     "core.models": "ModelConfig",
     "core.pretrained": "read ModelInputs load_folder load_lab_model load_minilm PretrainedError",
-    "core.tasks": "TaskConfig",
+    "core.pretrained.module_reader": "read_module",
+    "core.tasks": "TaskConfig register_task",
     "core.training": "RunConfig train",
+    "core.training.watch": "watch WatchCallback LightningWatch",
     "dashboard.show": "show show_maps",
 }
 MODULE_OF = {name: module for module, names in MODULES.items() for name in names.split()}
