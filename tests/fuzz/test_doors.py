@@ -782,14 +782,10 @@ def sweep_file(rng: random.Random, folder: Path) -> None:
                 sweep_words.caption_text(shown, "train_seconds"),
             )
             assert "".join(words).encode()
-            sweep_words.pairs(shown, measure)
+            sweep_words.pairs(shown, measure), sweep_words.table_text(shown, measure)
             sweep_comparisons(shown.config, shown.outcomes, measure)
             shown.lines(measure, "train_seconds"), shown.lines(measure, "steps")
-        (
-            sweep_words.table_text(shown, measure),
-            sweep_words.failures(shown),
-            sweep_words.progress(shown, 2),
-        )
+        sweep_words.failures(shown), sweep_words.progress(shown, 2)
         sweep_words.numbers_csv(shown)
         [sweep_words.run_line(shown, cell, outcome) for cell, outcome in shown.outcomes.items()]
         sweep.missing()

@@ -814,7 +814,7 @@ def test_nothing_is_tested_while_runs_go_on_or_on_one_seed():
 def test_the_table_counts_what_finished_and_failed():
     shown, message = shown_with([[0.5, 0.7], [0.1, 0.2]]), "The loss is no longer a number."
     shown.outcomes[1, 1] = Outcome("failed", message)
-    assert sweep_words.table_text(shown, "sequence_accuracy") == (
+    assert sweep_words.table_text(shown, "loss") == (
         ["score", "sequence accuracy %", "seconds", "seeds"],
         [
             ["Dot product", "60\u00a0[1–100]", "2.0\u00a0[2.0–2.0]", "2"],
