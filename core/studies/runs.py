@@ -287,17 +287,18 @@ def measures(sides: Sequence[ComparedRun]) -> list[Measure]:
         names["token_accuracy"] = f"{task.unit} accuracy".capitalize()
         if task.form == "label":
             names["sequence_accuracy"] = "Accuracy"
+    every = _every()
     measured = {
-        measure: [
+        measure.key: [
             any(measure.value(record) is not None for record in side.records) for side in sides
         ]
-        for measure in _every()
+        for measure in every
     }
     mixed = len({side.run.job for side in sides}) > 1  # then what both have comes first
     return [
         replace(measure, name=names[measure.key])
-        for measure in sorted(_every(), key=lambda one: mixed and not all(measured[one]))
-        if any(measured[measure])
+        for measure in sorted(every, key=lambda one: mixed and not all(measured[one.key]))
+        if any(measured[measure.key])
     ]
 
 
