@@ -771,7 +771,7 @@ def test_the_controls_of_a_hierarchical_model():
     # Neither positions nor what a decoder reads are on offer; the mechanisms are those of one learned query.
     start = make_task(TaskConfig.of("documents")).recommended["hierarchical"].model
     keys = [param.key for param in run_setup.of_model(ModelConfig.from_json(start))]
-    assert keys == ["layers", "cell", "bidirectional", "dropout"]
+    assert keys == ["layers", "cell", "bidirectional", "dropout", "scaled_embedding"]
     names = ("bahdanau", "luong_general", "luong_local_m", "vaswani", "linear_transformer")
     assert [run_setup.trainable(key, "hierarchical", (32, 1)) for key in names] == [True] * 2 + [
         False
@@ -896,7 +896,7 @@ OTHER = "Trained with other settings:"
         ("train", "train:seed", 0, 3, "seed 0, not 3"),
         ("train", "train:reverse:length", 10, 12, "length 10, not 12"),
         ("sweeps", "sweeps:seeds", 5, 3, "seeds"),
-        ("sweeps", "sweeps:axis", "score", "position", "varied setting, values"),
+        ("sweeps", "sweeps:axis", "score", "position", "varied setting score, not position"),
         ("fine_tune", "fine_tune:epochs:classify", 8, 3, "epochs 8, not 3"),
     ],
 )
