@@ -85,14 +85,14 @@ def explore() -> None:
     inputs = controls.inputs(controls.stretch)
     why = {choice: lab.cached(study.failure, choice, *inputs) for choice in controls.params}
     controls.choices = tuple(choice for choice in why if not why[choice])
-    maps: list[study.ScoreMaps] = []
+    maps, query = list[study.ScoreMaps](), 0
     if not controls.cut.tokens:
         st.warning(
             "There is no token here. Type a word, or a sentence: each word becomes one token."
         )
     else:
         with picture:
-            maps = show(controls, whole, [*controls.cut.notes, *filter(None, why.values())])
+            maps, query = show(controls, whole, [*controls.cut.notes, *filter(None, why.values())])
     st.markdown("## What each score costs and what it can express")
     saved = lab.cached(study.load_measurement)
     plain_choices = [Choice(choice.key) for choice in controls.choices]
@@ -100,7 +100,8 @@ def explore() -> None:
     costs(controls, plain_choices, properties, saved)
     if maps:
         compute_stretches(controls)
-        lab.as_python(maps=maps, properties=properties, saved=saved)
+        row = lab.computed(study.query_rows, maps, query)
+        lab.as_python(maps=maps, row=row, properties=properties, saved=saved)
     sources = partial(
         lab.equation_sources,
         Controls,
@@ -140,8 +141,10 @@ def frames(
     return lab.Frames(Controls.stretch.key_of(controls), STRETCHES.index(controls.stretch), moved)
 
 
-def show(controls: Controls, whole: lab.Place, notes: Sequence[str]) -> list[study.ScoreMaps]:
-    """Draw one query by every rule, the `whole` maps, and one score's equation; returns what they are drawn from."""
+def show(
+    controls: Controls, whole: lab.Place, notes: Sequence[str]
+) -> tuple[list[study.ScoreMaps], int]:
+    """Draw one query by every rule, the `whole` maps, and one score's equation; returns the maps and the query."""
     if not lab.reruns_alone():
         compute_stretches(controls)
     maps, names = maps_at(controls, controls.stretch), labels(controls.cut.tokens)
@@ -184,7 +187,7 @@ def show(controls: Controls, whole: lab.Place, notes: Sequence[str]) -> list[stu
             f"Of the pressed cell. One head of D = {controls.dims}; {len(names)} tokens, no mask, softmax. A weight "
             "below 10⁻¹² is written as 0."
         )
-    return maps
+    return maps, cell[0]
 
 
 def map_tiles(maps: Sequence[study.ScoreMaps], part: slice) -> list[lab.Tile]:

@@ -41,6 +41,11 @@ class ScoreMaps:
     parameters: int
 
 
+def query_rows(maps: Sequence[ScoreMaps], query: int) -> np.ndarray:
+    """What one query takes from each key, a row a score: (N, S)."""
+    return np.stack([each.weights[query] for each in maps])
+
+
 @torch.inference_mode()
 def score_maps(
     choice: Choice, tokens: tuple[str, ...], dims: int, seed: int, stretch: float

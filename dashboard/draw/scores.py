@@ -100,7 +100,7 @@ def tile(each: study.ScoreMaps, marker: int, show: str, largest: float) -> Tile:
 
 def query_tile(maps: Sequence[study.ScoreMaps], query: int, name: str) -> list[Tile]:
     """What one query takes from each key, a row a score."""
-    rows = np.stack([each.weights[query] for each in maps])
+    rows = study.query_rows(maps, query)
     return [Tile(f"What “{name}” takes from", "rule (row), key (column)", rows, marker=-1)]
 
 

@@ -33,7 +33,7 @@ def test_a_move_takes_the_picked_cell_off_the_board(page):
     page.locator(f"{BOARD} .stage").focus()
     page.keyboard.press("ArrowRight")
     expect(page.locator(BOARD)).to_have_attribute("data-at", re.compile(r"\d,\d"))
-    page.get_by_role("button", name="Two words back").click()
+    page.get_by_role("button", name="The opposite of causal").click()
     expect(page.locator(BOARD)).to_have_attribute("data-at", "")
 
 
@@ -131,6 +131,7 @@ def test_dials_turn_with_place_and_answer_pointer_and_keys(page):
     open_page(
         page, "positions", **{"positions:position": "RoPE · 2021", "positions:idea": "The encoding"}
     )
+    page.get_by_text("All pairs over positions").click()
     dials = page.locator(".st-key-positions-dials .scroll")
     expect(dials.locator("line.hand")).to_have_count(8 * 24)
     expect(dials.locator("line.before")).to_have_count(0)

@@ -457,5 +457,6 @@ def test_what_is_picked_opens_also_on_its_own_page():
         app.session_state[PICKED.key] = next(one for one in hits() if typed in one)
         app.run()
         assert {
-            one.key: one.value for one in (*app.selectbox, *app.text_input, *app.select_slider)
+            one.key: one.value
+            for one in (*app.selectbox, *app.text_input, *app.select_slider, *app.radio)
         }[key] == value and not app.exception

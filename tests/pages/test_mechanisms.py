@@ -653,7 +653,7 @@ def test_the_score_that_changes_most_is_in_the_map(key):
     text = draw_positions.moved_words(effect, 5)[0]
     drawn = float(np.abs(effect.difference[effect.head]).max())
     assert ("**the same**" in text) is (drawn == 0)
-    assert drawn == 0 or f"by **{number(drawn)}**, in head {effect.head}" in text, text
+    assert drawn == 0 or f"by up to **{number(drawn)}**, in head {effect.head}" in text, text
 
 
 @each("key", ("rope", "p_rope", "linear_rope", "ntk_rope", "yarn", "longrope", "llama3_rope"))

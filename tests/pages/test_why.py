@@ -290,7 +290,7 @@ def test_all_of_the_page_follows_the_step_of_its_map():
     cell = draw.map_cell(result.sentence, step, "kept")
     assert f"step = result.sentence, {step}" in cell.code
     np.testing.assert_array_equal(cell.results["weights"], weights)
-    assert "divides it by √D" in plain_text(app)
+    assert "divides by √D" in plain_text(app)
 
 
 def test_a_step_without_its_model_says_which_have_one(monkeypatch):

@@ -51,7 +51,7 @@ export function drawPatches(ctx, /** @type {AttentionView} */ view, /** @type {P
   ctx.textBaseline = "middle";
   if (!picked) return write(ctx, theme, "Point at a row to see where it looks", box.x, box.y - 14);
   const column = picked.j >= 0 ? picked.j : largestOf(view, picked.i);
-  const [side, count] = queries ? ["rows", current.rows] : ["cols", cols];
+  const side = queries ? "rows" : "cols", count = queries ? current.rows : cols;
   const weight = (p) => current.values[queries ? p * cols + column : picked.i * cols + p];
   let most = 0, elsewhere = 0;
   for (let p = 0; p < count; p++) {

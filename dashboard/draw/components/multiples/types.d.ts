@@ -2,6 +2,7 @@ import type { Box, Legend, MapView, Pointed, Theme } from "../lib/types";
 export type { Cell, Span } from "../lib/types";
 
 export interface Tile extends MapView {
+  reads?: string; // how a row is read, "" where it takes from no column
   name: string;
   note: string;
   marker: number;
