@@ -160,7 +160,7 @@ def positions(page: Page, ear: Ear) -> None:
     dials = ear.tab_to("3 of 32 pairs of sine and cosine over 7 positions")
     assert (dials.role, dials.value) == ("slider", "no position is picked")
     assert ear.press("ArrowRight", "ArrowRight").value.startswith(
-        "position 1 (bites) · fast: 57.3°"
+        "position 1 (bites) · pair 0, 1: 57.3°"
     )
 
 
@@ -169,7 +169,7 @@ def masks(page: Page, ear: Ear) -> None:
     ear.tab_to("Causal: 78 of 144 cells are allowed")
     ear.press("ArrowRight", "ArrowRight", "Space")
     ear.wait_live("too may not attend to animal")
-    expect(page.get_by_text("as drawn").first).to_be_attached()
+    expect(page.get_by_text("may no longer take from").first).to_be_attached()
     wait_ready(page)
     assert ear.listen().name.startswith(
         "Drawn by hand: 77 of 144 cells are allowed. too may not attend to animal"
@@ -181,7 +181,7 @@ def transformer(page: Page, ear: Ear) -> None:
     ear.tab_to("Next step ›")
     ear.press("Enter")
     assert page.locator(".where").inner_text() == "2 of 6"
-    block = ear.tab_to("Causal self-attention, block 9 of 39")
+    block = ear.tab_to("Feed-forward, block ")
     assert "pressed" in ear.press("Enter").state and not block.state
     wait_ready(page)
     assert ear.listen().name == block.name
