@@ -13,6 +13,7 @@ from core import plugins
 
 Value = int | float | bool | str
 LONGEST_TEXT = 4096
+KEY = re.compile(r"[a-z][a-z0-9_]{0,39}")  # of an entry from outside
 LONGEST_QUOTE = 60  # characters of an outside value that a message repeats
 
 
@@ -121,6 +122,12 @@ class Param:
         """What a page calls a choice: its label, or the choice itself."""
         return dict(zip(self.choices, self.labels, strict=False)).get(choice, choice)
 
+    @property
+    def has_slider(self) -> bool:
+        """Whether it has what its control is made of: a number needs bounds and a step."""
+        number = not isinstance(self.default, bool | str)
+        return not number or None not in (self.low, self.high, self.step or None)
+
     def check(self, value: Value, owner: str) -> Value:
         """The value in this parameter's type; ConfigError if it is of another type or out of bounds."""
         if self.choices:
@@ -150,6 +157,16 @@ class Param:
         if (low is not None and value < low) or (high is not None and value > high):
             raise ConfigError(f"{owner}: {self.key} = {value:g}; expected {low:g} to {high:g}.")
         return kind(value)
+
+
+def variants(params: Sequence[Param]) -> list[dict[str, Value]]:
+    """What an entry is tried with: no parameter, and each one at its least, at each choice, or as the other flag."""
+    tried: list[dict[str, Value]] = [{}]
+    for param in params:
+        flags = (False, True) if isinstance(param.default, bool) else (param.low,)
+        values = [value for value in param.choices or flags if value not in (None, param.default)]
+        tried += [{param.key: value} for value in values]
+    return tried
 
 
 def _is_number(value: object) -> TypeGuard[int | float]:

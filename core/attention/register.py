@@ -4,7 +4,6 @@ import dataclasses
 import hashlib
 import json
 import math
-import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -27,6 +26,7 @@ from core.attention.layer import Attention
 from core.attention.positions import enters
 from core.attention.probes import check
 from core.entries import (
+    KEY,
     READS,
     TRAITS,
     Area,
@@ -36,9 +36,9 @@ from core.entries import (
     Entry,
     LayerConfig,
     Param,
-    Value,
     quote,
     refuse_if,
+    variants,
 )
 from core.files import lab_path, server_folder, write_atomically
 
@@ -68,7 +68,7 @@ def register(axis: str, entry: Entry, *, replace: bool = False) -> Entry:
         f"register({quote(axis)}, …) takes an Entry; got {quote(entry)}.",
     )
     refuse_if(
-        not isinstance(entry.key, str) or not re.fullmatch(r"[a-z][a-z0-9_]{0,39}", entry.key),
+        not isinstance(entry.key, str) or not KEY.fullmatch(entry.key),
         f"{axis}: key = {quote(entry.key)}; expected up to 40 lower-case letters, digits and _, "
         "as in cosine_power.",
     )
@@ -324,7 +324,6 @@ def _complaints(axis: str, entry: Entry, owner: str) -> Iterator[str]:
     ]
     yield from (f"{owner}: {text}." for fits, text in checks if not fits)
     for param in entry.params:
-        number = not isinstance(param.default, bool | str)
         checks = [
             (
                 param.key.isidentifier() and param.key not in ("key", "parts"),
@@ -332,7 +331,7 @@ def _complaints(axis: str, entry: Entry, owner: str) -> Iterator[str]:
             ),
             (bool(param.meaning), f"{param.key} has no meaning, which pages show as its help"),
             (
-                not number or None not in (param.low, param.high, param.step or None),
+                param.has_slider,
                 f"{param.key} is a number without low, high and step, of which its slider is made",
             ),
         ]
@@ -345,14 +344,9 @@ def _complaints(axis: str, entry: Entry, owner: str) -> Iterator[str]:
 def _try_out(axis: str, entry: Entry) -> None:
     """Run the entry with its defaults and with each parameter at its least and at each choice; ConfigError, or the
     entry's own error, where it fails."""
-    variants: list[dict[str, Value]] = [{}]
-    for param in entry.params:
-        flags = (False, True) if isinstance(param.default, bool) else (param.low,)
-        values = [value for value in param.choices or flags if value not in (None, param.default)]
-        variants += [{param.key: value} for value in values]
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(86)
-        for params in variants:
+        for params in variants(entry.params):
             try:
                 config = example_config(axis, entry.key, C, H, **params)
             except ConfigError:

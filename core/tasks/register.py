@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,13 +9,12 @@ from typing import Any
 import torch
 
 from core import plugins
-from core.entries import ConfigError, Param, Value, quote, refuse_if
+from core.entries import KEY, ConfigError, Param, quote, refuse_if, variants
 from core.models import ModelConfig, build_model
 from core.tasks.base import UNK, Batch, Example, Task, Vocabulary, task_of
 from core.tasks.config import MEASURED, METRICS, TASKS, Metric, TaskConfig, TaskEntry
 
 TRIED = 7  # held-out examples
-KEY = re.compile(r"[a-z][a-z0-9_]{0,39}")
 HIGHEST = {"share": 1.0, "score": 100.0, "positive": math.inf}  # by unit
 
 
@@ -88,7 +86,7 @@ def _problem(entry: TaskEntry, before: TaskEntry | None) -> str:
         (all(isinstance(one, Metric) for one in entry.metrics), "metrics is a tuple of Metric"),
         *(
             (
-                isinstance(one.default, bool | str) or None not in (one.low, one.high, one.step),
+                one.has_slider,
                 f"{one.key} is a number without low, high and step, of which its slider is made",
             )
             for one in entry.params
@@ -113,13 +111,8 @@ def _problem(entry: TaskEntry, before: TaskEntry | None) -> str:
 
 def _try_out(entry: TaskEntry) -> None:
     """Build the task in each of its forms and draw from it; ConfigError, or its own error, where it breaks a promise."""
-    variants: list[dict[str, Value]] = [{}]
-    for param in entry.params:
-        flags = (False, True) if isinstance(param.default, bool) else (param.low,)
-        values = [value for value in param.choices or flags if value not in (None, param.default)]
-        variants += [{param.key: value} for value in values]
     with torch.random.fork_rng(devices=[]):
-        for params in variants:
+        for params in variants(entry.params):
             try:
                 config = TaskConfig.of(entry.key, 0, **params)
             except ConfigError:
@@ -128,18 +121,18 @@ def _try_out(entry: TaskEntry) -> None:
                 continue  # its own check refuses the parameter, as a page will say
             task = entry.build(config)
             refuse_if(not isinstance(task, Task), f"It built {quote(task)}; expected a Task.")
-            held = task.held_out(TRIED)
-            for example in held:
+            examples = task.held_out(TRIED)
+            for example in examples:
                 _check_example(task, example)
             seen = {row for seed in range(4) for row in _rows(_batch(task, seed, 64))}
             refuse_if(
                 _rows(_batch(task, 1)) != _rows(_batch(task, 1))
-                or held != task.held_out(2 * TRIED)[:TRIED],
+                or examples != task.held_out(2 * TRIED)[:TRIED],
                 "The same seed gives other examples: draw every random number by the generator, as in "
                 "torch.randint(9, (), generator=generator).",
             )
             refuse_if(
-                bool(seen & {*_rows(task.collate(held))}),
+                bool(seen & {*_rows(task.collate(examples))}),
                 "A held-out source is trained on, too: draw gives one side of a split, which is_held_out makes.",
             )
             _check_models(task)
