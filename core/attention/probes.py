@@ -483,7 +483,7 @@ def _same(one: Tensor, other: Tensor, tolerance: float = 1e-4) -> bool:
     return torch.allclose(one, other, tolerance, tolerance * float(other.abs().amax()))
 
 
-def _most(x: Tensor) -> float:
+def _peak(x: Tensor) -> float:
     """The largest size of a number; 0 of none."""
     return float(x.abs().max()) if x.numel() else 0.0
 
@@ -492,7 +492,7 @@ def _repeatable(subject: Subject, causal: bool | None) -> Iterator[Finding]:
     with torch.no_grad():
         one, other = (subject(*subject.draw()) for _ in range(2))
     text = (
-        f"Two calls on the same numbers differ by up to {_most(one - other):.2g}: dropout is on in eval mode, or something "
+        f"Two calls on the same numbers differ by up to {_peak(one - other):.2g}: dropout is on in eval mode, or something "
         "else draws random numbers."
     )
     return _first((not _same(one, other), "repeatable", "fault", text))
@@ -534,16 +534,16 @@ def _sequences(subject: Subject, causal: bool | None) -> Iterator[Finding]:
     given = subject.draw()
     with torch.no_grad():
         before = subject(*given)
-        mixed = _most((subject(*(torch.cat((x[:1], x[1:] + 1)) for x in given)) - before)[0])
+        mixed = _peak((subject(*(torch.cat((x[:1], x[1:] + 1)) for x in given)) - before)[0])
         own = others = heads = 0.0
         if isinstance(subject, Heads):
             q, k, v = given
             other = q.clone()
             other[0, 0, 2] += 1
             changed = (subject(other, k, v) - before)[0].abs().amax(-1)
-            own, heads = _most(changed[:, 2]), _most(changed[1:, 2])
+            own, heads = _peak(changed[:, 2]), _peak(changed[1:, 2])
             changed[:, 2] = 0
-            others = _most(changed)
+            others = _peak(changed)
     where = "as by a view where a transpose belongs."
     return _first(
         (
@@ -584,7 +584,7 @@ def _values(subject: Heads, causal: bool | None) -> Iterator[Finding]:
         added, out, channels = (subject(q, k, x) for x in (0 * v, v, one))
     same = _same(out - added, weights @ repeat_heads(v, weights.shape[1]), 1e-3)
     turned = F.normalize(channels - added, dim=-1)
-    leaks = _most((turned - turned[:, :, -1:])[..., 1:])
+    leaks = _peak((turned - turned[:, :, -1:])[..., 1:])
     return _first(
         (
             not same and leaks > 1e-2,
@@ -601,7 +601,7 @@ def _values(subject: Heads, causal: bool | None) -> Iterator[Finding]:
             "can be read.",
         ),
         (
-            _most(added) > 1e-4,
+            _peak(added) > 1e-4,
             "added",
             "property",
             "Something is added to weights · v, as relative values are.",
@@ -620,7 +620,7 @@ def _later(subject: Subject, causal: bool | None) -> Iterator[Finding]:
         seen = felt > SMALL * felt.max()
         later, earlier = felt[ahead > 0], felt[ahead < 0]
         reach = int((ahead * seen).max())
-        band, number = torch.equal(seen, ahead <= reach), f"{_most(later):.2g}"
+        band, number = torch.equal(seen, ahead <= reach), f"{_peak(later):.2g}"
         next_ones = "token" if reach == 1 else f"{reach} tokens"
         though = f"Later tokens are felt, with a {'weight' if isinstance(subject, Heads) else 'change'} up to {number}"
         name = "later tokens"
@@ -657,7 +657,7 @@ def _later(subject: Subject, causal: bool | None) -> Iterator[Finding]:
                 f"A query feels the next {next_ones}, by up to {number}: the diagonal of the causal mask is {reach}; take 0.",
             ),
             (
-                meant and _most(later) < 1e-2 * float(earlier.mean()),
+                meant and _peak(later) < 1e-2 * float(earlier.mean()),
                 name,
                 level,
                 f"{though}, though causal: what hides them is too small a number; take −∞.",
@@ -686,7 +686,7 @@ def _fitting(subject: Subject) -> tuple[Form, ...]:
     for form in subject.forms:
         try:
             map = replace(subject, forms=(form,)).map(_visible())[..., _visible()[0], :]
-            runs.append((_most(map[..., HIDDEN]) if map[..., 1:, 0].any() else torch.inf, form))
+            runs.append((_peak(map[..., HIDDEN]) if map[..., 1:, 0].any() else torch.inf, form))
         except Exception:  # another form may run
             continue
     fitting = [form for share, form in runs if share < SMALL] or [form for _, form in runs]
@@ -700,9 +700,9 @@ def _mask(subject: Subject, causal: bool | None) -> Iterator[Finding]:
     whole, masked = subject.map(), subject.map(seen)
     before, after = ((map * off)[..., rows, :] for map in (whole, masked))
     hidden, visible = after[..., HIDDEN].abs(), after[..., rows]
-    felt, least = _most(hidden) > SMALL * _most(before), SMALL * _most(before)
+    felt, least = _peak(hidden) > SMALL * _peak(before), SMALL * _peak(before)
     refuse_if(
-        _most(before[..., HIDDEN]) <= least, "its own mask hides the keys that would be hidden"
+        _peak(before[..., HIDDEN]) <= least, "its own mask hides the keys that would be hidden"
     )
     q, k = subject.draw()[:2] if isinstance(subject, Heads) else 2 * subject.draw()
     right = (
@@ -714,18 +714,18 @@ def _mask(subject: Subject, causal: bool | None) -> Iterator[Finding]:
         (_same(before, after), "A mask that hides three keys changes nothing: it is ignored."),
         (not after.isfinite().all(), "With a mask that hides three keys the output is not finite."),
         (
-            felt and _most(visible) <= least,
+            felt and _peak(visible) <= least,
             "A mask hides the visible keys and shows the hidden ones: it is inverted; True = may attend, but in a "
             "key_padding_mask.",
         ),
         (
             felt and _same(hidden.amax(-1), hidden.amin(-1), 1e-3),
-            f"Hidden keys all get one weight, up to {_most(hidden):.2g}: the mask makes their score 0, and e⁰ = 1; fill it "
+            f"Hidden keys all get one weight, up to {_peak(hidden):.2g}: the mask makes their score 0, and e⁰ = 1; fill it "
             "with −∞.",
         ),
         (
             felt,
-            f"Hidden keys are still felt, by up to {_most(hidden):.2g}: what the mask adds to their scores is too small a "
+            f"Hidden keys are still felt, by up to {_peak(hidden):.2g}: what the mask adds to their scores is too small a "
             "number; take −∞.",
         ),
         (
@@ -771,7 +771,7 @@ def _scale(subject: Heads, causal: bool | None) -> Iterator[Finding]:
         usual = (dots - dots.mean(-1, keepdim=True)).std() * size**-0.5
         spreads.append(float(scored.std() / usual) + 1e-9)
         slopes.append(float((twice * scored).sum() / scored.square().sum().clamp(min=1e-12)))
-        bent = max(bent, _most(twice - slopes[-1] * scored) / (_most(twice) + 1e-9))
+        bent = max(bent, _peak(twice - slopes[-1] * scored) / (_peak(twice) + 1e-9))
     (small, large), slope = spreads, slopes[0]
     at = f"At head sizes {SIZES[0]} and {SIZES[1]} scores spread {small:.3g} and {large:.3g} times as far as q·k / √D"
     other = max(abs(math.log(small)), abs(math.log(large))) > 0.7
@@ -835,7 +835,7 @@ def _places(subject: Heads, causal: bool | None) -> Iterator[Finding]:
     double = (twice - of_keys - 2 * (of_queries - neither))[..., 1:].nan_to_num(0.0)
     i, j = torch.arange(T)[:, None].expand(-1, T - 1), torch.arange(1, T).expand(T, -1)
     own = met[:, :, range(1, T), range(T - 1)].flatten(0, 1)  # i = j
-    size, apart = _most(met.nan_to_num(0.0)), _varies(met, i - j)
+    size, apart = _peak(met.nan_to_num(0.0)), _varies(met, i - j)
     singular = torch.linalg.svdvals(own[:, own.isfinite().all(0)])
     # One row of numbers for all contents is a factor of the place, as a temperature by length, and no rotation.
     turns = len(singular) > 1 and float(singular[1]) > 0.05 * float(singular[0]) and size > 1e-3
@@ -893,7 +893,7 @@ def _places(subject: Heads, causal: bool | None) -> Iterator[Finding]:
             "Scores depend on the distance i − j, by a rotation.",
         ),
         (
-            max(_most(step.nan_to_num(0.0)) for step in steps) > 1e-3,
+            max(_peak(step.nan_to_num(0.0)) for step in steps) > 1e-3,
             name,
             "property",
             "Scores depend on the distance i − j, by a bias.",
@@ -911,7 +911,7 @@ def _lengths(subject: Heads, causal: bool | None) -> Iterator[Finding]:
         weights = subject.weights(q, k, causal=subject.causal)
     except Exception as error:
         why = describe(error)
-    later = _most(subject.map(causal=subject.causal).triu(1)) > SMALL
+    later = _peak(subject.map(causal=subject.causal).triu(1)) > SMALL
     first = (
         0 if later or weights is None else int((weights[:, :, 0].abs().amax((0, 1)) > SMALL).sum())
     )
@@ -1028,7 +1028,7 @@ def _parts(layer: Attention) -> Iterator[Finding]:
     outs: dict[str, Tensor] = {}
     with torch.no_grad():
         whole = tokens(x)
-        if _most(felt.triu(1)) <= SMALL * _most(felt) and not tokens.needs_mask:
+        if _peak(felt.triu(1)) <= SMALL * _peak(felt) and not tokens.needs_mask:
             cache, parts = Cache(), []
             for part in x.split(PARTS, 1):
                 steps, cache = layer.step(part, cache)
@@ -1040,7 +1040,7 @@ def _parts(layer: Attention) -> Iterator[Finding]:
             short.load_state_dict(layer.state_dict())
             outs["In chunks of 2 tokens"] = short(x, record=False).merged
     for how, out in outs.items():
-        text = f"{how} the output differs from that of the whole text by up to {_most(out - whole):.2g}."
+        text = f"{how} the output differs from that of the whole text by up to {_peak(out - whole):.2g}."
         yield from _first((not _same(out, whole, 1e-3), "parts", "fault", text))
 
 

@@ -26,7 +26,7 @@ Seed = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 FRAMES = 50  # records along a recommended run
 LONG = 24  # tokens; decoding longer outputs takes longer than the steps between two records
 # written only where they differ from their defaults, as older versions do not know them
-NEW_FIELDS = {"beta1", "beta2", "decayed", "least_rate", "initialization"}
+NEW_FIELDS = {"beta1", "beta2", "decayed", "min_rate", "initialization"}
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class RunConfig:
     `checkpointing` recomputes layers in the backward pass; precision bf16 runs the forward pass in bfloat16.
     `num_examples` held-out examples are logged with each record, with their attention.
     `beta1` and `beta2` are Adam's decays of its two means; `decayed` is what weight decay pulls at, all weights or the
-    matrices alone, without biases and norms; a cosine ends at `least_rate` of the learning rate. `initialization` gpt2
+    matrices alone, without biases and norms; a cosine ends at `min_rate` of the learning rate. `initialization` gpt2
     begins as GPT-2 does (core.training.loop.start_as_gpt2), own as each part of the model does.
     """
 
@@ -71,7 +71,7 @@ class RunConfig:
     beta1: Annotated[float, Meta(ge=0, le=0.999)] = 0.9
     beta2: Annotated[float, Meta(ge=0, le=0.9999)] = 0.999
     decayed: Decayed = "all"
-    least_rate: Annotated[float, Meta(ge=0, le=1)] = 0.1
+    min_rate: Annotated[float, Meta(ge=0, le=1)] = 0.1
     initialization: Initialization = "own"
 
     def __post_init__(self) -> None:
@@ -82,7 +82,7 @@ class RunConfig:
                 ("beta1", "beta2"),
                 f"optimizer = {self.optimizer}",
             ),
-            (self.schedule == "cosine", ("least_rate",), f"schedule = {self.schedule}"),
+            (self.schedule == "cosine", ("min_rate",), f"schedule = {self.schedule}"),
             (self.model.kind not in RECURRENT, ("initialization",), f"kind = {self.model.kind}"),
         ):
             for name in () if reads else names:

@@ -449,14 +449,14 @@ def _final(session: Session, record: Record, stop: Callable[[], bool]) -> Record
 
 
 def learning_rate(config: RunConfig, step: int) -> float:
-    """The rate of a step: linear over `warmup`, then constant, a cosine down to `least_rate` of it at the last step,
+    """The rate of a step: linear over `warmup`, then constant, a cosine down to `min_rate` of it at the last step,
     or 1/√step (Vaswani 2017, section 5.3, with `learning_rate` as its peak)."""
     rise = min(1.0, step / (config.warmup + 1))
-    done, least = min(1.0, step / config.steps), config.least_rate
+    done, lowest = min(1.0, step / config.steps), config.min_rate
     fall = {
         "constant": 1.0,
         "inverse_sqrt": min(1.0, math.sqrt((config.warmup + 1) / step)),
-        "cosine": least + (1 - least) * 0.5 * (1 + math.cos(math.pi * done)),
+        "cosine": lowest + (1 - lowest) * 0.5 * (1 + math.cos(math.pi * done)),
     }
     return config.learning_rate * rise * fall[config.schedule]
 

@@ -157,8 +157,8 @@ TRAINING_SETTINGS = {  # by group
             labels=("constant", "cosine", "1/√step (Vaswani 2017)"),
         ),
         _training(
-            "least_rate",
-            "Least rate",
+            "min_rate",
+            "Minimum rate",
             "where a cosine ends, as a share of the learning rate",
             step=0.05,
         ),

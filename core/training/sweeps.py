@@ -56,7 +56,7 @@ MODEL, TRAINING = (
     for keys in (
         "kind d_model num_heads pattern layers d_ff norm residual streams normalization activation dropout tied "
         "output_bias scaled_embedding pool cell bidirectional feeding",
-        "learning_rate optimizer schedule warmup batch_size weight_decay label_smoothing clip least_rate beta1 beta2 "
+        "learning_rate optimizer schedule warmup batch_size weight_decay label_smoothing clip min_rate beta1 beta2 "
         "decayed initialization",
     )
 )
@@ -185,7 +185,7 @@ class SweepConfig:
             steps=COMPARED_STEPS,
             max_train_seconds=self.seconds,
             schedule=schedule,
-            least_rate=run.least_rate if schedule == "cosine" else RunConfig.least_rate,
+            min_rate=run.min_rate if schedule == "cosine" else RunConfig.min_rate,
             record_every=max(self.base.record_every, RECORD_EVERY),
         )
 
@@ -339,7 +339,7 @@ NUMBERS: dict[str, tuple[float, ...]] = {  # usual ones, to which that of the ru
     "weight_decay": (0.0, 0.01, 0.1, 0.3),
     "label_smoothing": (0.0, 0.05, 0.1, 0.2),
     "clip": (0.1, 0.3, 1.0, 3.0, 10.0),
-    "least_rate": (0.0, 0.01, 0.1, 0.3, 1.0),
+    "min_rate": (0.0, 0.01, 0.1, 0.3, 1.0),
     "beta1": (0.0, 0.8, 0.9, 0.95),
     "beta2": (0.9, 0.95, 0.98, 0.99, 0.999),
 }

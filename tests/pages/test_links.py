@@ -39,7 +39,7 @@ RUN = {
     "clip": 2.0,
     "weight_decay": 0.2,
     "label_smoothing": 0.1,
-    "least_rate": 0.2,
+    "min_rate": 0.2,
     "decayed": "matrices",
     "beta1": 0.8,
     "beta2": 0.99,

@@ -230,8 +230,8 @@ def test_two_confirmed_passes_finish_early(monkeypatch):
         (dict(steps=100, warmup=9, learning_rate=1.0), 5, pytest.approx(0.5, abs=0.01)),
         (dict(steps=100, warmup=9, learning_rate=1.0), 100, pytest.approx(0.1)),
         ({"schedule": "constant", "learning_rate": 1.0}, 4, 1.0),
-        (dict(learning_rate=1.0, least_rate=0.0), 4, pytest.approx(0.0)),
-        (dict(learning_rate=1.0, least_rate=0.3), 4, pytest.approx(0.3)),
+        (dict(learning_rate=1.0, min_rate=0.0), 4, pytest.approx(0.0)),
+        (dict(learning_rate=1.0, min_rate=0.3), 4, pytest.approx(0.3)),
         # Vaswani's d^-0.5 · min(n^-0.5, n · w^-1.5) is its peak d^-0.5 · w^-0.5 times min(√(w/n), n/w).
         *(
             (
@@ -667,7 +667,7 @@ def test_nanogpts_recipe_is_that_of_its_readme():
     )  # fmt: skip
     built: Any = prepare(config).model
     assert not model.scaled_embedding and built.target.scale == 1.0
-    assert config.learning_rate * config.least_rate == pytest.approx(1e-4)
+    assert config.learning_rate * config.min_rate == pytest.approx(1e-4)
     assert (config.beta1, config.beta2, config.weight_decay) == (0.9, 0.99, 0.1)
     assert RunConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
     first = next(train(replace(config, held_out=9)))

@@ -99,8 +99,8 @@ def test_equal_steps_change_the_value_and_the_seed_alone():
     run = sweep_config(base=small_run(patience=3), equal="seconds", seconds=3.0).run(0, 0)
     ends = run.max_train_seconds, run.steps, run.schedule, run.patience, run.record_every
     assert ends == (3.0, 20_000, "constant", 0, 20)
-    level = sweep_config(base=small_run(least_rate=0.0), equal="seconds")
-    assert level.run(0, 0).least_rate == 0.1, "a constant rate has no least one"
+    level = sweep_config(base=small_run(min_rate=0.0), equal="seconds")
+    assert level.run(0, 0).min_rate == 0.1, "a constant rate has no least one"
     swept = sweep_config(equal="seconds", axis="schedule", values=("cosine", "constant"))
     assert swept.run(0, 0).schedule == "cosine", "what is varied is varied"
 
@@ -493,8 +493,8 @@ def test_an_interrupted_sweep_stops_its_workers(tmp_path, monkeypatch):
             "optimizer = sgd does not read beta2; leave it at 0.999",
         ),
         (
-            {"schedule": "constant", "least_rate": 0.0},
-            "schedule = constant does not read least_rate",
+            {"schedule": "constant", "min_rate": 0.0},
+            "schedule = constant does not read min_rate",
         ),
         (
             {"initialization": "gpt2", "model": ModelConfig.recurrent(8)},
