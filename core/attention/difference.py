@@ -6,7 +6,7 @@ the lab, the two agree up to there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from core.attention.base import Steps
 from core.attention.config import AttentionConfig
 from core.attention.layer import Attention
-from core.attention.probes import Recorder, of_heads, of_tokens
+from core.attention.subjects import B, Recorder, T, of_heads, of_tokens, tried
 from core.entries import refuse_if
 
 STEPS = "q", "k", "raw", "scores", "masked", "weights", "out", "merged"
@@ -32,7 +32,7 @@ MEANINGS = {
     "merged": "the heads, merged and projected",
 }
 HIDDEN = -1e4  # a score that is less is as good as −∞
-B, T, SEED = 2, 9, 86
+SEED = 86
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,11 +58,8 @@ class Difference:
         numbers = ["−∞" if one <= HIDDEN else f"{one:.3g}".replace("-", "−") for one in values]
         most = "∞" if "−∞" in numbers else f"{self.largest:.3g}"
         until = f"They agree up to {self.equal[-1]}; the" if self.equal else "The"
-        visible = self.ours.abs().clamp(min=1e-6) > 1e-3
-        factor = (self.mine / self.ours)[visible & self.ours.isfinite()]
-        same = factor.numel() and float(factor.std(correction=0)) < 1e-3 * float(
-            factor.mean().abs()
-        )
+        factor = (self.mine / self.ours)[(self.ours.abs() > 1e-3) & self.ours.isfinite()]
+        same = factor.numel() and factor.std(correction=0) < 1e-3 * factor.mean().abs()
         times = f" Mine is {float(factor.mean()):.3g} times ours." if same else ""
         return (
             f"{until} first difference is in {MEANINGS[self.step]}, by up to {most}: at row {row}, column {column} mine has "
@@ -81,6 +78,7 @@ def first_difference(mine: Any, config: AttentionConfig, *, seed: int = SEED) ->
     four of C to C, in this order). ConfigError as in `check`, and where the weights of a module cannot be told.
     """
     x = torch.randn(B, T, config.d_model, generator=torch.Generator().manual_seed(seed))
+    recorder, given, results = Recorder(), list[Tensor](), dict[str, Tensor]()
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.default_generator.manual_seed(seed)
         layer = Attention(config, add_positions=True).eval()
@@ -90,62 +88,56 @@ def first_difference(mine: Any, config: AttentionConfig, *, seed: int = SEED) ->
             shapes = {name: one.shape for name, one in other.state_dict().items()}
             shared = {name: one for name, one in own.items() if shapes.get(name) == one.shape}
             other.load_state_dict(shared, strict=False)
-            theirs = other(x)
-            named = {name: one for name in STEPS if (one := getattr(theirs, name)) is not None}
-            return _compared(
-                layer(x),
-                lambda step, value: [(STEPS.index(step), named[step])] if step in named else [],
-            )
-        if isinstance(mine, nn.Module):
-            tokens, recorder, given = of_tokens(mine.eval(), x), Recorder(), list[Tensor]()
+            steps, results = layer(x), _tensors(other(x))
+        elif isinstance(mine, nn.Module):
+            tokens = of_tokens(mine.eval(), x)
             _copy_weights(mine, layer)
             steps = layer(x)
             with recorder:
-                out = tokens(x)
-            named = {"merged": out}
+                results["merged"] = tokens(x)
         else:
-            run = of_heads(mine, config.score_heads)
-            assert run is not None  # only a module is none of heads
-            q, k, v = layer.projection(x, x)
-            steps, recorder, given = layer.attend_heads(q, k, v, x, x), Recorder(), [q, k]
+            run = tried(mine, of_heads(mine, config.score_heads))
+            q, k, v = given = layer.projection(x, x)
+            steps = layer.attend_heads(q, k, v, x, x)
             causal = run.causal and steps.mask is not None
             mask = steps.mask if run.forms and not causal else None
             with recorder:
                 out = run(q, k, v, mask=mask, causal=causal)
-            named = {"weights": run.weights(q, k, mask, causal, size=v.shape[-1]), "out": out}
-    # What is returned, and the weights that it tells, come last; an `out` in between may be scaled after it.
-    views = [*enumerate([*given, *(tensor for _, tensor in recorder.results)])]
-    ends = [*enumerate(named.values(), len(views))]
-    return _compared(
-        steps,
-        lambda step, value: [
-            (at, one)
-            for at, tensor in (
-                *(() if step == [*named][-1] else views),
-                *(end for name, end in zip(named, ends, strict=True) if name == step),
-            )
-            if (one := _shaped(tensor, value)) is not None
-        ],
-    )
+            results["weights"] = run.weights(q, k, mask, causal, size=v.shape[-1])
+            results["out"] = out
+    seen = [*given[:2], *(tensor for _, tensor in recorder.results)]
+    return _compared(steps, [*(("", one) for one in seen), *results.items()])
+
+
+def _tensors(steps: Steps) -> dict[str, Tensor]:
+    return {name: one for name in STEPS if (one := getattr(steps, name)) is not None}
 
 
 def _shaped(one: Tensor, like: Tensor) -> Tensor | None:
     """A tensor in the shape of another: as it is, with heads after tokens, or with heads and sequences in one."""
-    if one.shape == like.shape:
-        return one
-    if one.dim() == 4 and one.transpose(1, 2).shape == like.shape:
-        return one.transpose(1, 2)
-    joined = like.dim() == 4 and one.shape == like.flatten(0, 1).shape
-    return one.view(like.shape) if joined else None
+    if like.dim() == 4 and one.shape == like.flatten(0, 1).shape:
+        return one.view(like.shape)
+    views = (one, one.transpose(1, 2)) if one.dim() == 4 else (one,)
+    return next((view for view in views if view.shape == like.shape), None)
 
 
-def _compared(
-    steps: Steps, candidates: Callable[[str, Tensor], Sequence[tuple[int, Tensor]]]
-) -> Difference:
-    """The first step that none of the other's tensors equals, and none after it; beside it the tensor that comes next."""
-    ours = {name: one for name in STEPS if (one := getattr(steps, name)) is not None}
+def _compared(steps: Steps, others: Sequence[tuple[str, Tensor]]) -> Difference:
+    """The first step that none of the other's tensors equals, and none after it; beside it the tensor that comes next.
+
+    `others` are in order, each with its step, or with "" where it may be any but the last: that is what was returned.
+    """
+    ours, last = _tensors(steps), others[-1][0]
+    candidates = {
+        name: [
+            (at, other)
+            for at, (step, tensor) in enumerate(others)
+            if (step or last != name and name) == name
+            and (other := tensor if step else _shaped(tensor, one)) is not None
+        ]
+        for name, one in ours.items()
+    }
     places = {
-        name: next((at for at, other in candidates(name, one) if _equal(other, one)), -1)
+        name: next((at for at, other in candidates[name] if _equal(other, one)), -1)
         for name, one in ours.items()
     }
     names = [*ours]
@@ -155,16 +147,15 @@ def _compared(
     )
     equal, after = tuple(name for name in names if places[name] >= 0), max(places.values())
     for name in (name for name in names[first:] if places[name] < 0):
-        later = [other for at, other in candidates(name, ours[name]) if at > after or name in "qk"]
+        later = [other for at, other in candidates[name] if at > after or name in "qk"]
         if later:
             mine, own = (
-                one.clamp(min=HIDDEN) if one.dim() > 3 else one[:, None]
+                (one.clamp(min=HIDDEN) if one.dim() > 3 else one[:, None]).flatten(0, 1)
                 for one in (later[-1] if name in "qk" else later[0], ours[name])
             )
-            mine, own = mine.flatten(0, 1), own.flatten(0, 1)
             apart = (mine - own).abs()
-            head, cell = divmod(int(apart.argmax()), apart[0].numel())
-            place = divmod(cell, apart.shape[-1])
+            head, *cell = (int(one) for one in torch.unravel_index(apart.argmax(), apart.shape))
+            place = cell[0], cell[1]
             return Difference(name, equal, float(apart.max()), place, mine[head], own[head])
     return Difference("", equal)
 
