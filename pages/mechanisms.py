@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 import streamlit as st
+from torch import Tensor
 
 import dashboard.page as lab
 from core.attention import (
@@ -13,9 +14,11 @@ from core.attention import (
     AttentionConfig,
     Choice,
     Entry,
+    check,
     entry,
     example,
     example_config,
+    first_difference,
     refusals,
 )
 from core.attention.cost import parameters
@@ -206,24 +209,26 @@ def maps(axis: str, item: Entry, effect: study.Effect) -> None:
 
 def debugger(axis: str, config: AttentionConfig) -> None:
     """Draw what `check` says of a plug-in, and where it parts first from a choice of the lab."""
-    alarms = lab.cached(study.alarms_of, config)
+    alarms = lab.cached(check, config).alarms
     st.markdown("## Is it right?")
     if not alarms:
         lab.paragraph("`check` has nothing against it.")
     for index, alarm in enumerate(alarms):
-        contrast(f"check:{index}", alarm, "Right")
+        contrast(f"check:{index}", alarm.text, alarm.got, alarm.expected, "Right")
     beside = Controls.draw("beside", into=lab.HERE).beside
     with lab.shown_errors(ValueError):
         other = example_config(axis, beside, *SIZES)
-        contrast("step", lab.cached(study.first_apart, config, other), entry(axis, beside).name)
+        apart = lab.cached(first_difference, config, other)
+        contrast("step", apart.text, apart.mine, apart.ours, entry(axis, beside).name)
 
 
-def contrast(name: str, two: study.Contrast, beside: str) -> None:
-    lab.paragraph(two.text)
-    if two.mine is None or two.ours is None:
+def contrast(name: str, text: str, mine: Tensor | None, other: Tensor | None, beside: str) -> None:
+    """Draw a sentence, and the two maps (T, N) of which it is."""
+    lab.paragraph(text)
+    if mine is None or other is None:
         return
-    tiles = draw.contrast_tiles(two.mine, two.ours, beside)
-    lines = (list(map(str, range(size))) for size in two.mine.shape)
+    tiles = draw.contrast_tiles(mine.numpy(), other.numpy(), beside)
+    lines = (list(map(str, range(size))) for size in mine.shape)
     lab.linked_maps(
         Controls.step, name, tiles, *lines, of=name, noun="number", reads=READS, height=216
     )

@@ -384,21 +384,37 @@ def _mask(subject: Subject, causal: bool | None) -> Iterator[Finding]:
     felt, right = _peak(hidden) > least, whole[0, 0] * VISIBLE
     if isinstance(subject, Heads):
         right = _plain(*subject.draw()[:2], right != 0)
-    texts = (
-        (_same(before, after), "A mask that hides three keys changes nothing: it is ignored."),
-        (not after.isfinite().all(), "With a mask that hides three keys the output is not finite."),
+    return _first(
+        (
+            _same(before, after),
+            "mask",
+            "fault",
+            "A mask that hides three keys changes nothing: it is ignored.",
+        ),
+        (
+            not after.isfinite().all(),
+            "mask",
+            "fault",
+            "With a mask that hides three keys the output is not finite.",
+        ),
         (
             felt and _peak(visible) <= least,
+            "mask",
+            "fault",
             "A mask hides the visible keys and shows the hidden ones: it is inverted; True = may attend, but in a "
             "key_padding_mask.",
         ),
         (
             felt and _same(hidden.amax(-1), hidden.amin(-1), 1e-3),
+            "mask",
+            "fault",
             f"Hidden keys all get one weight, up to {_peak(hidden):.2g}: the mask makes their score 0, and e⁰ = 1; fill it "
             "with −∞.",
         ),
         (
             felt,
+            "mask",
+            "fault",
             f"Hidden keys are still felt, by up to {_peak(hidden):.2g}: what the mask adds to their scores is too small a "
             "number; take −∞.",
         ),
@@ -406,12 +422,14 @@ def _mask(subject: Subject, causal: bool | None) -> Iterator[Finding]:
             _same(visible, before[..., rows])
             and _same(whole.sum(-1), torch.ones(1), 1e-3)
             and masked.sum(-1).min() < 0.999,
+            "mask",
+            "fault",
             f"Hidden keys get no weight, but the others keep theirs, and a row sums to {float(masked.sum(-1).min()):.2g}: "
             "the mask is applied after the softmax.",
         ),
+        got=masked[0, 0],
+        expected=right,
     )
-    cases: list[Case] = [(wrong, "mask", "fault", text) for wrong, text in texts]
-    return _first(*cases, got=masked[0, 0], expected=right)
 
 
 def _dead(subject: Subject, causal: bool | None) -> Iterator[Finding]:

@@ -19,12 +19,11 @@ from torch.utils.flop_counter import FlopCounterMode
 from core import plugins
 from core.attention.base import Steps
 from core.attention.config import AXES, AttentionConfig, adapt, example_config
-from core.attention.decoding import Cache
 from core.attention.kernels.exact import AttentionInputs
 from core.attention.kernels.implied import real_keys
 from core.attention.layer import Attention
 from core.attention.positions import enters
-from core.attention.probes import check
+from core.attention.probes import check, in_parts
 from core.entries import (
     KEY,
     READS,
@@ -148,21 +147,18 @@ def _checked(axis: str, entry: Entry) -> dict[str, str]:
         with suppress(OSError, ValueError):
             return dict(json.loads(stored.read_text(encoding="utf-8")))
     _try_out(axis, entry)
-    alarms = [(one.text, one.level) for one in check(entry).alarms]
-    if axis == "kernel" and (config := _causal(entry)):
-        alarms += [(one.text, one.level) for one in check(config, causal=True).alarms]
+    checks: list[tuple[Entry | AttentionConfig, bool | None]] = [(entry, None)]
+    if axis == "kernel":
+        with suppress(ConfigError):  # where the two do not go together
+            checks.append((AttentionConfig(C, H, kernel=entry.key, mask="causal"), True))
+    alarms: dict[str, str] = {}
+    for thing, causal in checks:
+        alarms |= {one.text: one.level for one in check(thing, causal=causal).alarms}
     if stored is not None:
         with suppress(OSError):
             stored.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(stored, json.dumps(dict(alarms)).encode())
-    return dict(alarms)
-
-
-def _causal(entry: Entry) -> AttentionConfig | None:
-    """The config of a kernel under mask = causal; None where the two do not go together."""
-    with suppress(ConfigError):
-        return AttentionConfig(C, H, kernel=entry.key, mask="causal")
-    return None
+            write_atomically(stored, json.dumps(alarms).encode())
+    return alarms
 
 
 # A kernel from outside computes softmax(q kᵀ / √D) v, and of the other axes what it says to read.
@@ -215,12 +211,9 @@ def _refuse_given(
 ) -> None:
     inputs = given[0]
     masks = inputs.call_mask is not None or inputs.block.key_mask is not None
-    score, attends = (
-        inputs.score,
-        inputs.position is None,
-    )  # a function's scale is no choice of a config
-    unread = {
-        "scale": attends and score.scale != inputs.q.shape[-1] ** -0.5 and "score" not in reads,
+    attends, usual = inputs.position is None, inputs.q.shape[-1] ** -0.5
+    unread = {  # `attend` takes these two with a call; they are no choice of a config
+        "scale": attends and inputs.score.scale != usual and "score" not in reads,
         "temperature": attends and inputs.normalizer.temperature != 1 and "normalizer" not in reads,
         "bias": inputs.call_bias is not None and "position" not in reads,
         "mask": masks and not {"mask", "padding"} & {*reads},
@@ -415,10 +408,7 @@ def _read_in_parts(axis: str, config: AttentionConfig) -> bool:
                 whole = _check_steps(layer(x, record=record))
             except ConfigError:
                 return False
-            cache, outs = Cache(), []
-            for part in x.split(PARTS, dim=1):
-                steps, cache = layer.step(part, cache, record)
-                outs.append(_check_steps(steps))
+            outs = [_check_steps(steps) for steps in in_parts(layer, x, PARTS, record)]
             refuse_if(
                 not torch.allclose(
                     torch.cat(outs, dim=1), whole, rtol=1e-3, atol=1e-3 * float(whole.abs().amax())

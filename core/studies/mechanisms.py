@@ -6,8 +6,6 @@ import numpy as np
 import torch
 
 from core.attention import AttentionConfig, Steps
-from core.attention.difference import first_difference
-from core.attention.probes import check
 from core.seeding import seeded_layer
 from core.studies.compare import MapResult, head_map
 from core.tokens import embed, labels, tokenize
@@ -56,27 +54,3 @@ def beside_baseline(config: AttentionConfig) -> Effect:
     head = int((both[0].weights - both[1].weights).abs().amax((0, 2, 3)).argmax())
     before, after = (head_map(steps, head) for steps in both)
     return Effect(TOKENS, head, before, after, after.weights - before.weights)
-
-
-@dataclass(frozen=True, eq=False)
-class Contrast:
-    """A sentence about two maps (T, N), of the choice and of what stands beside it; None where it has none."""
-
-    text: str
-    mine: np.ndarray | None = None
-    ours: np.ndarray | None = None
-
-
-def _contrast(text: str, *maps: torch.Tensor | None) -> Contrast:
-    return Contrast(text, *(None if one is None else one.numpy() for one in maps))
-
-
-def alarms_of(config: AttentionConfig) -> tuple[Contrast, ...]:
-    """What `check` says against a layer, with its map and the right one: faults, and what is wrong unless it is meant."""
-    return tuple(_contrast(one.text, one.got, one.expected) for one in check(config).alarms)
-
-
-def first_apart(config: AttentionConfig, other: AttentionConfig) -> Contrast:
-    """The first step in which two layers of the same numbers part, and both maps there."""
-    apart = first_difference(config, other)
-    return _contrast(apart.text, apart.mine, apart.ours)
