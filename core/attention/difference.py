@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from core.attention.base import Steps
 from core.attention.config import AttentionConfig
 from core.attention.layer import Attention
-from core.attention.subjects import B, Recorder, T, of_heads, of_tokens, tried
+from core.attention.subjects import SEED, B, Recorder, T, of_heads, of_tokens, tried, undisturbed
 from core.entries import refuse_if
 
 STEPS = "q", "k", "raw", "scores", "masked", "weights", "out", "merged"
@@ -32,7 +32,6 @@ MEANINGS = {
     "merged": "the heads, merged and projected",
 }
 HIDDEN = -1e4  # a score that is less is as good as −∞
-SEED = 86
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,8 +78,7 @@ def first_difference(mine: Any, config: AttentionConfig, *, seed: int = SEED) ->
     """
     x = torch.randn(B, T, config.d_model, generator=torch.Generator().manual_seed(seed))
     recorder, given, results = Recorder(), list[Tensor](), dict[str, Tensor]()
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
-        torch.default_generator.manual_seed(seed)
+    with undisturbed(mine, seed):
         layer = Attention(config, add_positions=True).eval()
         if isinstance(mine, AttentionConfig):
             torch.default_generator.manual_seed(seed)
@@ -90,7 +88,7 @@ def first_difference(mine: Any, config: AttentionConfig, *, seed: int = SEED) ->
             other.load_state_dict(shared, strict=False)
             steps, results = layer(x), _tensors(other(x))
         elif isinstance(mine, nn.Module):
-            tokens = of_tokens(mine.eval(), x)
+            tokens = of_tokens(mine, x)
             _copy_weights(mine, layer)
             steps = layer(x)
             with recorder:

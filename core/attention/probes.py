@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -24,6 +24,7 @@ from core.attention.decoding import Cache
 from core.attention.layer import Attention
 from core.attention.subjects import (
     FORMS,
+    SEED,
     Form,
     Heads,
     Recorder,
@@ -34,6 +35,7 @@ from core.attention.subjects import (
     of_heads,
     of_tokens,
     tried,
+    undisturbed,
     why_failed,
 )
 from core.entries import Choice, ConfigError, Entry, refuse_if
@@ -103,14 +105,9 @@ def check(
         axis = next((axis for axis, entries in AXES.items() if thing in entries), "")
         refuse_if(not axis, f"{thing.key} is on no axis yet; register it, which checks it.")
         thing = example_config(axis, thing.key, 24, 3)
-    with torch.random.fork_rng(devices=[]), torch.no_grad(), ExitStack() as stack:
-        torch.default_generator.manual_seed(86)
+    with undisturbed(thing, SEED):
         if isinstance(thing, AttentionConfig):
-            thing = Attention(thing, add_positions=True)
-        modules = thing.modules() if isinstance(thing, nn.Module) else ()
-        for module in [one for one in modules if one.training]:
-            module.training = False
-            stack.callback(setattr, module, "training", True)
+            thing = Attention(thing, add_positions=True).eval()
         return _checked(thing, _subjects(thing, heads, x), causal)
 
 
@@ -323,7 +320,17 @@ def _later(subject: Subject, causal: bool | None) -> Iterator[Finding]:
         band = torch.equal(seen, ahead <= reach)
         though = f"Later tokens are felt, with a {'weight' if isinstance(subject, Heads) else 'change'} {most}, though causal"
         yield from _first(
-            (not seen[ahead != 0].any(), "later tokens", "warning", "No other token is felt."),
+            (
+                not seen[ahead != 0].any(),
+                "later tokens",
+                "warning",
+                "No other token is felt"
+                + (
+                    "."
+                    if isinstance(subject, Heads)
+                    else ", as where an output projection begins at 0."
+                ),
+            ),
             (
                 not seen[1:][ahead[1:] >= 0].any(),  # the first query then sees none, or all alike
                 "itself",
@@ -380,7 +387,7 @@ def _mask(subject: Subject, causal: bool | None) -> Iterator[Finding]:
     before, after = ((map * others)[..., rows, :] for map in (whole, masked))
     hidden, visible, least = after[..., HIDDEN].abs(), after[..., rows], SMALL * _peak(before)
     own = _peak(before[..., HIDDEN]) <= least
-    refuse_if(own, "its own mask hides the keys that would be hidden")
+    refuse_if(own, "without it, too, the keys that it would hide are not felt")
     felt, right = _peak(hidden) > least, whole[0, 0] * VISIBLE
     if isinstance(subject, Heads):
         right = _plain(*subject.draw()[:2], right != 0)
@@ -539,8 +546,8 @@ def _places(subject: Heads, causal: bool | None) -> Iterator[Finding]:
     size, apart = _peak(met.nan_to_num(0.0)), _varies(met, i - j)
     singular = torch.linalg.svdvals(own[:, own.isfinite().all(0)])
     # One row of numbers for all contents is a factor of the place, as a temperature by length, and no rotation.
-    turns = len(singular) > 1 and float(singular[1]) > 0.05 * float(singular[0]) and size > 1e-3
-    turns = turns and _same(2 * met.nan_to_num(0.0), double, 0.02)
+    rank_one = len(singular) < 2 or float(singular[1]) <= 0.05 * float(singular[0])
+    turns = not rank_one and size > 1e-3 and _same(2 * met.nan_to_num(0.0), double, 0.02)
     steps = [(x[..., :-1] - x[..., 1:])[..., 1:] for x in (neither, of_keys, of_queries)]
     back = (i - j)[:, :-1]
     absolute = max(_varies(step, back) for step in steps) > 1e-2

@@ -7,7 +7,8 @@ so identity values give the very weights of any function of heads, without a loo
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, TypeVar
@@ -22,7 +23,7 @@ from core.attention.layer import Attention
 from core.entries import ConfigError, quote, refuse_if
 from core.plugins import describe
 
-B, T, D = 2, 9, 16  # of the inputs
+B, T, D, SEED = 2, 9, 16, 86  # of the inputs
 EXPECTED = (
     "f(q, k, v, …) to (B, H, T, D), an nn.Module of x (B, T, C), score_mod(score, b, h, q_idx, kv_idx), "
     "mask_mod(b, h, q_idx, kv_idx), f(module, query, key, value, attention_mask, …) as AttentionInterface takes it, or "
@@ -140,6 +141,18 @@ class Tokens(_Call):
 
 Subject = Heads | Tokens
 SubjectT = TypeVar("SubjectT", Heads, Tokens)
+
+
+@contextmanager
+def undisturbed(thing: Any, seed: int) -> Iterator[None]:
+    """A seed of its own, no gradients and, of a module, eval mode; afterwards all is as it was."""
+    with torch.random.fork_rng(devices=[]), torch.no_grad(), ExitStack() as stack:
+        torch.default_generator.manual_seed(seed)
+        modules = thing.modules() if isinstance(thing, nn.Module) else ()
+        for module in [one for one in modules if one.training]:
+            module.training = False
+            stack.callback(setattr, module, "training", True)
+        yield
 
 
 def tried(thing: Any, subject: SubjectT) -> SubjectT:

@@ -413,4 +413,13 @@ def test_a_check_leaves_the_module_and_the_seed_as_they_were():
     expected = torch.rand(1)
     torch.manual_seed(5)
     check(module)
+    first_difference(module, CONFIG)
     assert torch.equal(torch.rand(1), expected) and all(one.training for one in module.modules())
+
+
+def test_an_output_of_zeros_is_told_as_one():
+    module = Layer("padding")
+    nn.init.zeros_(module.out.weight)
+    found = check(module)
+    assert "an output projection begins at 0" in found.alarms[0].text and not found.faults
+    assert "are not felt" in found.untried["mask"]
