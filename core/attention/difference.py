@@ -129,7 +129,7 @@ def _compared(steps: Steps, others: Sequence[tuple[str, Tensor]]) -> Difference:
         name: [
             (at, other)
             for at, (step, tensor) in enumerate(others)
-            if (step or last != name and name) == name
+            if (step == name or not step and name != last)
             and (other := tensor if step else _shaped(tensor, one)) is not None
         ]
         for name, one in ours.items()
@@ -152,8 +152,8 @@ def _compared(steps: Steps, others: Sequence[tuple[str, Tensor]]) -> Difference:
                 for one in (later[-1] if name in "qk" else later[0], ours[name])
             )
             apart = (mine - own).abs()
-            head, *cell = (int(one) for one in torch.unravel_index(apart.argmax(), apart.shape))
-            place = cell[0], cell[1]
+            head, cell = divmod(int(apart.argmax()), apart[0].numel())
+            place = divmod(cell, apart.shape[-1])
             return Difference(name, equal, float(apart.max()), place, mine[head], own[head])
     return Difference("", equal)
 
@@ -170,14 +170,13 @@ def _copy_weights(module: nn.Module, layer: Attention) -> None:
     if isinstance(module, nn.MultiheadAttention) and module.in_proj_weight is not None:
         maps = [(module.in_proj_weight, module.in_proj_bias)]
     maps += [(one.weight, one.bias) for one in module.modules() if isinstance(one, nn.Linear)]
-    weights = [one.split(size) for one, _ in maps if one.shape[1] == size]
+    parts = [part for one, _ in maps if one.shape[1] == size for part in one.split(size)]
     biases = [torch.zeros(len(one)) if bias is None else bias for one, bias in maps]
-    parts = [part for one in weights for part in one]
     own = layer.projection
     targets = own.query, own.key, own.value, own.output
-    fits = [one.shape for one in parts] == [one.weight.shape for one in targets]
     refuse_if(
-        not fits or any(bias.any() for bias in biases) and own.query.bias is None,
+        [one.shape for one in parts] != [one.weight.shape for one in targets]
+        or (own.query.bias is None and any(bias.any() for bias in biases)),
         f"The weights of {type(module).__name__} cannot be told: expected linear maps of {size} to {3 * size} and of "
         f"{size} to {size}, or four of {size} to {size}, with a bias only where the config has one; give first_difference "
         "a function of q, k and v.",
