@@ -127,10 +127,10 @@ def _checked(thing: Any, subjects: list[Subject], causal: bool | None) -> Findin
     findings: dict[str, Finding] = {}
     untried: dict[str, str] = {}
     for subject in subjects:
-        subject = replace(subject, forms=_fitting(subject))
+        subject = replace(subject, forms=_fitting(subject), meant=causal)
         for name in OF_TOKENS if isinstance(subject, Tokens) else PROBES:
             try:
-                for finding in PROBES[name](subject, causal):
+                for finding in PROBES[name](subject):
                     findings.setdefault(finding.probe, finding)
             except Exception as error:
                 untried.setdefault(name, why_failed(error))
@@ -185,7 +185,7 @@ def _peak(x: Tensor) -> float:
     return float(x.abs().max()) if x.numel() else 0.0
 
 
-def _repeatable(subject: Subject, causal: bool | None) -> Iterator[Finding]:
+def _repeatable(subject: Subject) -> Iterator[Finding]:
     one, other = (subject(*subject.draw()) for _ in range(2))
     return _first(
         (
@@ -198,8 +198,9 @@ def _repeatable(subject: Subject, causal: bool | None) -> Iterator[Finding]:
     )
 
 
-def _rows(subject: Subject, causal: bool | None) -> Iterator[Finding]:
+def _rows(subject: Subject) -> Iterator[Finding]:
     """Over what weights sum to 1; those of a module are the results of its softmaxes between tokens."""
+    right: Tensor | None = None
     if isinstance(subject, Heads):
         maps = [subject.map()]
         right = _plain(*subject.draw()[:2], maps[0][0, 0] != 0)
@@ -208,7 +209,6 @@ def _rows(subject: Subject, causal: bool | None) -> Iterator[Finding]:
             subject(*subject.draw())
         softmaxes = [x for name, x in recorder.results if name == "softmax"]
         maps = [x.view(-1, *x.shape[-3:]) for x in softmaxes if x.shape[-2:] == (T, T)]
-        right = None
     for weights in maps:
         sums = weights.sum(-1)
         wrong = ((sums - 1).abs().minimum(sums.abs()) > 1e-3).any()  # 0 of a query that sees no key
@@ -230,7 +230,7 @@ def _rows(subject: Subject, causal: bool | None) -> Iterator[Finding]:
         )
 
 
-def _sequences(subject: Subject, causal: bool | None) -> Iterator[Finding]:
+def _sequences(subject: Subject) -> Iterator[Finding]:
     """What one query, or another sequence, changes of the output of others."""
     given = subject.draw()
     before = subject(*given)
@@ -274,7 +274,7 @@ def _sequences(subject: Subject, causal: bool | None) -> Iterator[Finding]:
     )
 
 
-def _values(subject: Heads, causal: bool | None) -> Iterator[Finding]:
+def _values(subject: Heads) -> Iterator[Finding]:
     """The output is weights · v, which all maps below rely on."""
     q, k, v = subject.draw()
     one = torch.eye(1, v.shape[-1]).expand_as(v)  # the same at all keys
@@ -307,11 +307,11 @@ def _values(subject: Heads, causal: bool | None) -> Iterator[Finding]:
     )
 
 
-def _later(subject: Subject, causal: bool | None) -> Iterator[Finding]:
+def _later(subject: Subject) -> Iterator[Finding]:
     """What is felt of later tokens: as the function is, and with its flag for a causal mask."""
     ahead = torch.arange(T) - torch.arange(T)[:, None]  # j − i
     for flag in (False, True)[: 1 + subject.causal]:
-        meant = flag or (None if subject.causal else causal)
+        meant = flag or (None if subject.causal else subject.meant)
         level: Level = "fault" if meant else "warning"
         felt = subject.map(causal=flag).abs().amax((0, 1))
         seen = felt > SMALL * felt.max()
@@ -380,7 +380,7 @@ def _later(subject: Subject, causal: bool | None) -> Iterator[Finding]:
         )
 
 
-def _mask(subject: Subject, causal: bool | None) -> Iterator[Finding]:
+def _mask(subject: Subject) -> Iterator[Finding]:
     refuse_if(not subject.forms, NO_MASK)
     rows, others = VISIBLE[0], ~torch.eye(T, dtype=torch.bool)
     whole, masked = subject.map(), subject.map(VISIBLE)
@@ -439,7 +439,7 @@ def _mask(subject: Subject, causal: bool | None) -> Iterator[Finding]:
     )
 
 
-def _dead(subject: Subject, causal: bool | None) -> Iterator[Finding]:
+def _dead(subject: Subject) -> Iterator[Finding]:
     refuse_if(not subject.forms, NO_MASK)
     out = subject(*subject.draw(), mask=torch.zeros_like(VISIBLE))
     return _first(
@@ -465,7 +465,7 @@ def _log_rows(subject: Heads, q: Tensor, k: Tensor) -> Tensor:
     return log - log.mean(-1, keepdim=True)
 
 
-def _scale(subject: Heads, causal: bool | None) -> Iterator[Finding]:
+def _scale(subject: Heads) -> Iterator[Finding]:
     spreads, slopes, bent = list[float](), list[float](), 0.0
     for size in SIZES:
         q, k, _ = (0.3 * x for x in subject.draw(2, size=size, batch=8))
@@ -531,7 +531,7 @@ def _varies(cells: Tensor, along: Tensor) -> float:
     return float(torch.stack(spreads).clamp(min=0).max())
 
 
-def _places(subject: Heads, causal: bool | None) -> Iterator[Finding]:
+def _places(subject: Heads) -> Iterator[Finding]:
     """Equal queries and equal keys: what of their scores the places change, alone and where the two meet."""
     q, k, _ = subject.draw(3)
     a, b = (x[:, :, :1].expand_as(x).clone() for x in (q, k))
@@ -616,7 +616,7 @@ def _places(subject: Heads, causal: bool | None) -> Iterator[Finding]:
     )
 
 
-def _lengths(subject: Heads, causal: bool | None) -> Iterator[Finding]:
+def _lengths(subject: Heads) -> Iterator[Finding]:
     q, k, _ = subject.draw(queries=5)
     try:
         first_rows = subject.weights(q, k, causal=subject.causal)[:, :, 0]
@@ -642,7 +642,7 @@ def _lengths(subject: Heads, causal: bool | None) -> Iterator[Finding]:
     )
 
 
-def _grouped(subject: Heads, causal: bool | None) -> Iterator[Finding]:
+def _grouped(subject: Heads) -> Iterator[Finding]:
     refuse_if(subject.fixed, subject.fixed)
     q, k, v = replace(subject, heads=(4, 2, 2)).draw()
     try:
@@ -665,7 +665,7 @@ def _grouped(subject: Heads, causal: bool | None) -> Iterator[Finding]:
     )
 
 
-def _gradients(subject: Subject, causal: bool | None) -> Iterator[Finding]:
+def _gradients(subject: Subject) -> Iterator[Finding]:
     """Along one random direction of each input, beside the difference of two outputs."""
     random = torch.Generator().manual_seed(6)
     kind = torch.float32 if subject.fixed else torch.float64
@@ -702,7 +702,7 @@ def _gradients(subject: Subject, causal: bool | None) -> Iterator[Finding]:
         )
 
 
-def _large(subject: Heads, causal: bool | None) -> Iterator[Finding]:
+def _large(subject: Heads) -> Iterator[Finding]:
     q, k, v = subject.draw()
     broken = not subject(20 * q, 20 * k, v).isfinite().all()
     yield from _first(
@@ -764,7 +764,7 @@ def _parts(layer: Attention) -> Iterator[Finding]:
         yield from _first((not _same(out, whole, 1e-3), "parts", "fault", text))
 
 
-PROBES: dict[str, Callable[[Any, bool | None], Iterator[Finding]]] = {
+PROBES: dict[str, Callable[[Any], Iterator[Finding]]] = {
     "repeatable": _repeatable,
     "rows": _rows,
     "sequences": _sequences,

@@ -64,13 +64,14 @@ FORMS: dict[str, tuple[Form, ...]] = {
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Call:
-    """call(*inputs, mask=…, causal=…) of what is checked, whatever its own signature."""
+    """One signature for all that is checked: call(*inputs, mask=…, causal=…), with the mask in one of its `forms`."""
 
     kind: str
     call: Callable[..., Any]
     forms: tuple[Form, ...] = ()  # of its mask; none where it takes none
     needs_mask: bool = False  # whether it cannot be called without one
     causal: bool = False  # whether it takes a flag for it
+    meant: bool | None = None  # whether no later token may be felt; None: either
     fixed: str = ""  # why other sizes and lengths are not tried
 
     def __call__(self, *given: Tensor, mask: Mask = None, causal: bool = False) -> Any:
