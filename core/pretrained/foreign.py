@@ -48,7 +48,13 @@ from core.pretrained.model_inputs import (
     read_arrays,
     small,
 )
-from core.pretrained.module_reader import MAX_WHOLE, ModuleCall, ModuleReading, read_module
+from core.pretrained.module_reader import (
+    MAX_WHOLE,
+    ModuleCall,
+    ModuleReading,
+    block_names,
+    read_module,
+)
 
 ABOUT, PICTURE = (
     "attention-maps.json",
@@ -59,7 +65,8 @@ NAMED = 3  # modules of a list that are named; the others are counted
 FEWER = "Give the model a shorter input, or name the heads, as HEADS = [0, 1]."
 Grid = tuple[int, int] | None  # rows and columns of a picture's patches
 Words = tuple[str, ...]
-Read = tuple[ModuleCall, AttentionMap]
+Side = tuple[Words, Grid]  # the tokens of rows or of columns
+Read = tuple[ModuleCall, AttentionMap, tuple[Side, Side]]
 
 
 @dataclass(frozen=True)
@@ -164,86 +171,68 @@ def _imported(path: Path) -> Iterator[dict[str, Any]]:
 def _packed(read: ModuleReading, file: dict[str, Any], path: Path, half: bool) -> bytes:
     """The zip of a reading, with what the Python file says of it."""
     words = {name: _words(file.get(name, ())) for name in ("KEYS", "TOKENS")}
-    picture = _png(file["IMAGE"], path.parent) if "IMAGE" in file else None
-    maps = read.trace(words["TOKENS"], words["KEYS"]).maps
-    why = [
-        why_not_weights(call.name or read.source, item.weights)
-        for call, item in zip(read.calls, maps, strict=True)
-    ]
-    drawn = [
-        (call, item) for call, item, wrong in zip(read.calls, maps, why, strict=True) if not wrong
-    ]
-    unread = {
-        reason: [name for name in read.unread if read.unread[name] == reason]
-        for reason in read.unread.values()
-    }
-    notes = [f"Not drawn: {one.partition('; ')[0].rstrip('.')}." for one in why if one]
-    notes += [f"No map of {_listed(names)}: {reason}." for reason, names in unread.items()]
-    reject_if(not drawn, f"No attention of {read.source} was read. {' '.join(notes)}")
-    # Lines of one length are the same tokens: the person's, the patches of the picture, or numbers.
     named = {len(one): one for one in words.values()}
-    sizes = sorted({size for call, _ in drawn for size in call.shape[2:]})
-    grids = {
-        size: grid
-        for size in sizes
-        if picture and size <= MAX_WHOLE and size not in named
-        if (grid := _grid_of(size, file.get("GRID")))
-    }
-    for size in sizes:
-        patches = [f"{i},{j}" for i, j in np.ndindex(grids.get(size, (0, 0)))]
-        first = ["[class]"] * (size - len(patches)) if patches else list(map(str, range(size)))
-        named.setdefault(size, (*first, *patches))
-    differ = [call.name for call, _ in drawn if not call.agrees]
+    picture = _png(file["IMAGE"], path.parent) if "IMAGE" in file else None
+
+    def side(size: int, pool: int) -> Side:
+        """Lines of one length are the same tokens: the person's, the patches of the picture, or numbers."""
+        grid = _grid_of(size, pool, file.get("GRID")) if picture and size not in named else None
+        if grid is None:
+            return block_names(named.get(size) or [*map(str, range(size))], pool), None
+        patches = [f"{i},{j}" for i, j in np.ndindex(grid)]
+        return (*["[class]"][: size % len(patches)], *patches), grid
+
+    drawn, notes, unread = list[Read](), list[str](), defaultdict[str, list[str]](list)
+    for call, item in zip(read.calls, read.trace().maps, strict=True):
+        if why := why_not_weights(call.name or read.source, item.weights):
+            notes.append(f"Not drawn: {why.partition('; ')[0].rstrip('.')}.")
+        else:
+            rows, columns = map(side, call.shape[2:], call.pool)
+            drawn.append((call, item, (rows, columns)))
+    for name, why in read.unread.items():
+        unread[why].append(name)
+    notes += [f"No map of {_listed(names)}: {why}." for why, names in unread.items()]
+    reject_if(not drawn, f"No attention of {read.source} was read. {' '.join(notes)}")
+    sizes = sorted({size for call, *_ in drawn for size in call.shape[2:]})
+    sides = {one for *_, pair in drawn for one in pair}
+    if differ := [call.name for call, *_ in drawn if not call.agrees]:
+        notes.append(f"In {_listed(differ)} weights × values are not what the module returned.")
+    if any(
+        len(one[0]) < size
+        for call, _, pair in drawn
+        for one, size in zip(pair, call.shape[2:], strict=True)
+    ):
+        notes.append(f"Maps of more than {MAX_WHOLE} tokens are drawn in blocks of tokens.")
+    if picture and not any(grid for _, grid in sides):
+        notes.append(f"IMAGE is not drawn: none of {_listed(sizes)} is a number of its patches.")
     notes += [
-        sentence
-        for holds, sentence in (
-            (differ, f"In {_listed(differ)} weights × values are not what the module returned."),
-            (
-                any(call.pool > 1 for call, _ in drawn),
-                f"Maps of more than {MAX_WHOLE} tokens are drawn in blocks of tokens.",
-            ),
-            (
-                picture and not grids,
-                f"IMAGE is not drawn: none of {_listed(sizes)} is a number of its patches.",
-            ),
-            *(
-                (
-                    one and len(one) not in sizes,
-                    f"{name} has {len(one)} words; maps have {_listed(sizes)} tokens.",
-                )
-                for name, one in words.items()
-            ),
-        )
-        if holds
-    ]
-    pairs = [
-        (item.queries, item.keys) if call.pool > 1 else (named[call.shape[2]], named[call.shape[3]])
-        for call, item in drawn
+        f"{name} has {len(one)} words; maps have {_listed(sizes)} tokens."
+        for name, one in words.items()
+        if one and len(one) not in sizes
     ]
     # Maps of one size are drawn together, and those of an encoder and a decoder with the cross-attention between them.
-    kinds = {(item.kind, pair[1]) for (_, item), pair in zip(drawn, pairs, strict=True)}
+    kinds = {(item.kind, pair[1]) for _, item, pair in drawn}
     homes = {
         kind: pair
-        for pair in pairs
+        for *_, pair in drawn
         if (both := {("causal", pair[0]), ("self", pair[1])}) <= kinds and pair[0] != pair[1]
         for kind in both
     }
-    groups = defaultdict[tuple[Words, Words], list[Read]](list)
-    for one, pair in zip(drawn, pairs, strict=True):
-        groups[homes.get((one[1].kind, pair[1]), pair)].append(one)
+    groups = defaultdict[tuple[Side, Side], list[Read]](list)
+    for one in drawn:
+        groups[homes.get((one[1].kind, one[2][1]), one[2])].append(one)
     parts, files = list[Part](), {PICTURE: picture} if picture else {}
+    dtype = torch.float16 if half else torch.float32
     for (rows, columns), many in sorted(groups.items(), key=lambda one: -len(one[1])):
         many.sort(key=lambda one: KINDS.index(one[1].kind))
         arrays = {
-            f"{item.kind}_{place}": torch.from_numpy(item.weights).to(
-                torch.float16 if half else torch.float32
-            )
-            for place, (_, item) in enumerate(many)
+            f"{item.kind}_{place}": _in_blocks(item, pair).to(dtype)
+            for place, (_, item, pair) in enumerate(many)
         }
-        labels = {"queries": json.dumps(rows), "keys": json.dumps(columns)}
+        labels = {"queries": json.dumps(rows[0]), "keys": json.dumps(columns[0])}
         files[f"{len(parts)}.safetensors"] = save(arrays, labels)
-        modules = tuple((call.name or read.source, call.function, call.error) for call, _ in many)
-        parts.append(Part(modules, grids.get(len(rows)), grids.get(len(columns))))
+        modules = tuple((call.name or read.source, call.function, call.error) for call, *_ in many)
+        parts.append(Part(modules, rows[1], columns[1]))
     about = About(read.source, tuple(parts), tuple(notes))
     method = zipfile.ZIP_DEFLATED if half else zipfile.ZIP_STORED  # which is read at once
     with zipfile.ZipFile(out := io.BytesIO(), "w", method, compresslevel=1) as zipped:
@@ -261,10 +250,27 @@ def _listed(names: Sequence[object]) -> str:
     return ", ".join(map(str, names[:NAMED])) + more
 
 
-def _grid_of(size: int, grid: Grid) -> Grid:
-    """The patches of a picture among so many tokens, of which the first may stand for its class."""
+def _grid_of(size: int, pool: int, grid: Grid) -> Grid:
+    """The patches of a picture among so many tokens, in blocks that are `pool` patches wide and as high as there must be.
+
+    Without blocks the first token may stand for the picture's class.
+    """
     rows, columns = grid or (isqrt(size),) * 2
-    return (rows, columns) if size > 3 and size - rows * columns in (0, 1) else None
+    high = 1 << ((size // pool - 1) // MAX_WHOLE).bit_length()
+    others = (0, 1) if pool == high == 1 else (0,)
+    fits = size > 3 and size - rows * columns in others and rows % high == columns % pool == 0
+    return (rows // high, columns // pool) if fits else None
+
+
+def _in_blocks(item: AttentionMap, sides: tuple[Side, Side]) -> torch.Tensor:
+    """The weights of a map whose blocks are higher than a patch: means of queries, and sums of keys."""
+    weights = torch.from_numpy(item.weights)
+    for axis, (names, grid) in enumerate(sides, 1):
+        if grid and len(names) < weights.shape[axis]:
+            weights = weights.unflatten(axis, (grid[0], -1, grid[1]))
+            weights = weights.mean(2) if axis == 1 else weights.sum(3)
+            weights = weights.flatten(axis, axis + 1)
+    return weights
 
 
 def _png(image: Any, folder: Path) -> bytes:

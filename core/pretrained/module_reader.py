@@ -32,7 +32,8 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from core.interpret.trace import AttentionMap, AttentionTrace, Kind, to_numpy
 from core.pretrained.base import first_line
 
-MAX_WHOLE = 512  # queries or keys: a longer map is pooled to at most as many, beside exact rows
+# A map of more queries or keys is pooled to at most as many, beside exact rows; a long side beside a short one to more.
+MAX_WHOLE, MAX_LONG = 512, 2048
 BLOCK = 2**20  # scores that are computed at a time
 # of weights × values against the call's result, as shares of the largest value
 TOLERANCE, HALF_TOLERANCE = 1e-5, 2e-2
@@ -68,9 +69,9 @@ NO_MATRIX = (
 class ModuleCall:
     """One call of attention: the module that made it, the function, and the weights of one sequence of the batch.
 
-    `weights` (len(heads), T', S') are whole where `pool` is 1; else each cell is the weight of a block of `pool` keys,
-    mean of `pool` queries, so a row still sums to 1. `rows` are then the exact weights (len(heads), S) of the queries
-    that were asked, by their place. `error` is the largest difference between weights × values and what the call
+    `weights` (len(heads), T', S') are whole where `pool` is (1, 1); else each cell is the mean of so many queries of the
+    weight of a block of so many keys, so a row still sums to 1. `rows` are then the exact weights (len(heads), S) of the
+    queries that were asked, by their place. `error` is the largest difference between weights × values and what the call
     returned, over all queries and all of `heads`, as a share of the largest value.
     """
 
@@ -79,7 +80,7 @@ class ModuleCall:
     shape: tuple[int, int, int, int]  # B, H, T, S of the call; windows count as sequences
     heads: tuple[int, ...]
     weights: Float[np.ndarray, "H T S"]
-    pool: int
+    pool: tuple[int, int]
     rows: dict[int, Float[np.ndarray, "H keys"]]
     error: float
     tolerance: float
@@ -116,8 +117,8 @@ class ModuleReading:
             if square and call.shape[2] > 1 and not np.triu(call.weights, 1).any():
                 kind = "causal"
             names = (
-                _names(queries, call.shape[2], call.pool, "q"),
-                _names(queries if square else keys, call.shape[3], call.pool, "k"),
+                _names(queries, call.shape[2], call.pool[0], "q"),
+                _names(queries if square else keys, call.shape[3], call.pool[1], "k"),
             )
             layer = sum(one.kind == kind for one in maps)
             maps.append(AttentionMap(kind, layer, call.weights, *names))
@@ -127,8 +128,19 @@ class ModuleReading:
 def _names(tokens: Sequence[str], size: int, pool: int, letter: str) -> tuple[str, ...]:
     if len(tokens) != size:
         tokens = [f"{letter}{place}" for place in range(size)]
-    blocks = (tokens[start : start + pool] for start in range(0, size, pool))
+    return block_names(tokens, pool)
+
+
+def block_names(tokens: Sequence[str], pool: int) -> tuple[str, ...]:
+    """Blocks of so many tokens by their first and last, such as q0–q3."""
+    blocks = (tokens[start : start + pool] for start in range(0, len(tokens), pool))
     return tuple(one[0] if len(one) == 1 else f"{one[0]}–{one[-1]}" for one in blocks)
+
+
+def _pool(length: int, keys: int) -> tuple[int, int]:
+    """How many queries and how many keys a cell stands for: powers of two, which divide the rows of a picture."""
+    most = min(MAX_LONG, MAX_WHOLE**2 // min(length, keys, MAX_WHOLE))
+    return 1 << ((length - 1) // most).bit_length(), 1 << ((keys - 1) // most).bit_length()
 
 
 def read_module(
@@ -229,8 +241,9 @@ class _Running:
         return None
 
 
-# (sequence, rows, heads): the weights (heads, rows, S)
-Rows = Callable[[int, slice, list[int]], Tensor]
+# The weights (heads, rows, S) of some rows, or of the first keys alone, where the others are not seen
+Rows = Callable[[slice], Tensor]
+WeightsOf = Callable[[int, list[int]], Rows]  # by sequence and heads
 _PATCHED = threading.Lock()  # PyTorch's fused function is replaced for one call
 
 
@@ -439,7 +452,9 @@ class _Reader(TorchFunctionMode):
         call = self._read(
             "softmax",
             weights.shape,
-            lambda sequence, rows, heads: weights[sequence][:, rows][heads],
+            lambda sequence, which: (
+                lambda rows: _of_heads(weights[sequence][:, rows], which, weights.shape[1])
+            ),
             values,
             out,
         )
@@ -509,24 +524,30 @@ class _Reader(TorchFunctionMode):
         mask = None if attn_mask is None else order(attn_mask.expand(shape))
         scale = q.shape[-1] ** -0.5 if scale is None else scale
 
-        def rows_of(sequence: int, rows: slice, heads: list[int]) -> Tensor:
-            # what a causal call does not see is not computed
-            seen = min(rows.stop, k.shape[2]) if is_causal else k.shape[2]
-            scores = _scores(q[sequence], k[sequence][:, :seen], rows, heads, scale)
-            if is_causal:
-                places = torch.arange(scores.shape[1], device=q.device)[:, None] + rows.start
-                ahead = torch.arange(min(rows.start, seen), seen, device=q.device) > places
-                scores[..., rows.start :].masked_fill_(ahead, -torch.inf)
-            if mask is not None:
-                part = mask[sequence][:, rows, :seen][heads]
+        def weights_of(sequence: int, heads: list[int]) -> Rows:
+            own, other = (_of_heads(one[sequence], heads, q.shape[1]).float() for one in (q, k))
+
+            def rows_of(rows: slice) -> Tensor:
+                # what a causal call does not see is not computed
+                seen = min(rows.stop, k.shape[2]) if is_causal else k.shape[2]
+                scores = own[:, rows] * scale @ other[:, :seen].mT
+                if is_causal:
+                    ahead = scores[..., rows.start :]
+                    ahead.masked_fill_(
+                        torch.ones_like(ahead[0], dtype=torch.bool).triu(1), -torch.inf
+                    )
+                if mask is None:
+                    return torch.softmax(scores, -1, out=scores)
+                part = _of_heads(mask[sequence][:, rows], heads, q.shape[1])
                 if part.dtype == torch.bool:
                     scores.masked_fill_(~part, -torch.inf)
                 else:
                     scores += part
-            weights = scores.softmax(-1).nan_to_num_(0.0)
-            return F.pad(weights, (0, k.shape[2] - seen)) if seen < k.shape[2] else weights
+                return torch.softmax(scores, -1, out=scores).nan_to_num_(0.0)
 
-        self._read(function, (*q.shape[:3], k.shape[2]), rows_of, v, out)
+            return rows_of
+
+        self._read(function, (*q.shape[:3], k.shape[2]), weights_of, v, out)
         return None
 
     def _flex(
@@ -537,20 +558,26 @@ class _Reader(TorchFunctionMode):
         """flex_attention: score_mod and mask_mod are called for the rows that are read, as it calls them."""
         key, value = (one.expand(len(query), *one.shape[1:]) for one in (key, value))
 
-        def rows_of(sequence: int, rows: slice, heads: list[int]) -> Tensor:
-            scores = _scores(query[sequence], key[sequence], rows, heads, scale)
-            places, columns = (
-                torch.arange(one.shape[2], device=query.device) for one in (query, key)
+        def weights_of(sequence: int, heads: list[int]) -> Rows:
+            own, other = (
+                _of_heads(one[sequence], heads, query.shape[1]).float() for one in (query, key)
             )
-            index = (
-                *(torch.tensor(one, device=query.device) for one in (sequence, heads)),
-                *(places[rows], columns),
+            places = [torch.tensor(one, device=query.device) for one in (sequence, heads)]
+            queries, keys = (
+                torch.arange(one.shape[1], device=query.device) for one in (own, other)
             )
-            scores = _by_cell(lambda *cell: score_mod(*cell, *score_buffers), scores, *index)
-            seen = _by_cell(lambda _, *cell: block_mask[-1](*cell, *mask_buffers), scores, *index)
-            return scores.masked_fill(~seen, -torch.inf).softmax(-1).nan_to_num(0.0)
 
-        self._read("flex_attention", (*query.shape[:3], key.shape[2]), rows_of, value, out)
+            def rows_of(rows: slice) -> Tensor:
+                scores, index = own[:, rows] * scale @ other.mT, (*places, queries[rows], keys)
+                scores = _by_cell(lambda *cell: score_mod(*cell, *score_buffers), scores, *index)
+                seen = _by_cell(
+                    lambda _, *cell: block_mask[-1](*cell, *mask_buffers), scores, *index
+                )
+                return scores.masked_fill(~seen, -torch.inf).softmax(-1).nan_to_num(0.0)
+
+            return rows_of
+
+        self._read("flex_attention", (*query.shape[:3], key.shape[2]), weights_of, value, out)
 
     def _multi_head(self, func: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
         """nn.MultiheadAttention: its function calls the fused one inside, where no mode sees it.
@@ -582,7 +609,7 @@ class _Reader(TorchFunctionMode):
         self,
         function: str,
         shape: Sequence[int],
-        rows_of: Rows,
+        weights_of: WeightsOf,
         values: Float[Tensor, "B G S E"],
         out: Float[Tensor, "B H T E"],
     ) -> ModuleCall | None:
@@ -596,35 +623,37 @@ class _Reader(TorchFunctionMode):
         if not which:
             self._refuse(f"it has {heads} heads, and none of those that were asked")
             return None
-        v = values[self.row][_groups(which, heads, values.shape[1])].float()
-        pool = -(-max(length, keys) // MAX_WHOLE)
-        block = max(1, BLOCK // (keys * len(which)))
-        total = v.new_zeros(len(which), -(-length // pool), -(-keys // pool))
-        error, exact = 0.0, dict[int, np.ndarray]()
+        rows_of = weights_of(self.row, which)
+        v, theirs = (_of_heads(one[self.row], which, heads).float() for one in (values, out))
+        pool, width = _pool(length, keys)
+        total = v.new_zeros(len(which), -(-length // pool), -(-keys // width))
+        error, block = 0.0, max(1, BLOCK // (keys * len(which)))
         with torch.autocast(v.device.type, enabled=False):
             for start in range(0, length, block):
-                part = rows_of(self.row, slice(start, start + block), which).float()
-                theirs = out[self.row, :, start : start + block][which].float()
-                difference = (part @ v - theirs).abs().nan_to_num(torch.inf)
+                rows = slice(start, min(start + block, length))
+                part = rows_of(rows).float()
+                seen = part.shape[2]
+                difference = (part @ v[:, :seen] - theirs[:, rows]).abs_().nan_to_num_(torch.inf)
                 error = max(error, float(difference.max()))
-                if pool > 1:
-                    part = F.pad(part, (0, -keys % pool)).unflatten(-1, (-1, pool)).sum(-1)
-                places = torch.arange(start, start + part.shape[1], device=part.device)
-                total.index_add_(1, places // pool, part)
-            counts = torch.full((total.shape[1], 1), float(pool), device=total.device)
-            counts[-1] -= -length % pool
-            for query in self.queries if pool > 1 else ():
-                if -length <= query < length:
-                    place = query % length
-                    one = rows_of(self.row, slice(place, place + 1), which)
-                    exact[place] = to_numpy(one[:, 0].float())
+                if width > 1:
+                    part = F.pad(part, (0, -seen % width)) if seen % width else part
+                    part = part.unflatten(-1, (-1, width)).sum(-1)
+                places = torch.arange(rows.start, rows.stop, device=part.device) // pool
+                total[..., : part.shape[2]].index_add_(1, places, part)
+            exact = {
+                place: to_numpy(F.pad(one, (0, keys - one.shape[2]))[:, 0].float())
+                for place in [query % length for query in self.queries if -length <= query < length]
+                if pool * width > 1
+                for one in [rows_of(slice(place, place + 1))]
+            }
+        total /= (torch.arange(length, device=total.device) // pool).bincount()[:, None]
         call = ModuleCall(
             self.running[-1].name,
             function,
             (batch, heads, length, keys),
             tuple(which),
-            to_numpy(total / counts),
-            pool,
+            to_numpy(total),
+            (pool, width),
             exact,
             error / (float(v.abs().max()) or 1.0),
             TOLERANCE if out.dtype.itemsize >= 4 else HALF_TOLERANCE,
@@ -655,21 +684,17 @@ class _WholeReader(_Reader):
 
     whole: Tensor | None = None
 
-    def _read(self, function: str, shape: Sequence[int], rows_of: Rows, values: Tensor, out: Tensor) -> None:  # fmt: skip
-        every = slice(None), [*range(shape[1])]
+    def _read(self, function: str, shape: Sequence[int], weights_of: WeightsOf, *_: Tensor) -> None:  # fmt: skip
+        batch, heads, length, _ = shape
         with torch.no_grad():
-            self.whole = torch.stack([rows_of(one, *every) for one in range(shape[0])])
+            rows = (weights_of(one, [*range(heads)]) for one in range(batch))
+            self.whole = torch.stack([rows_of(slice(0, length)) for rows_of in rows])
 
 
-def _groups(heads: Sequence[int], queries: int, keys: int) -> list[int]:
-    """The head of the keys that each head of the queries shares."""
-    return [head * keys // queries for head in heads]
-
-
-def _scores(q: Tensor, k: Tensor, rows: slice, heads: list[int], scale: float) -> Tensor:
-    """The scaled scores (heads, rows, S) in float32, as fused kernels add them up."""
-    k = k[_groups(heads, len(q), len(k))].float()
-    return (q[:, rows][heads].float() * scale) @ k.mT
+def _of_heads(one: Tensor, heads: list[int], count: int) -> Tensor:
+    """What belongs to these of `count` heads of queries, each of which may share that of others; a view of all."""
+    places = [head * len(one) // count for head in heads]
+    return one if places == [*range(len(one))] else one[places]
 
 
 def _by_cell(function: Callable[..., Tensor], scores: Tensor, batch: Tensor, heads: Tensor,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from core.pretrained import PretrainedError
 from core.pretrained.foreign import ABOUT, read_maps, record
@@ -123,6 +124,38 @@ def test_patches_and_words_of_a_unet(tmp_path):
     assert not maps.about.notes
 
 
+@pytest.mark.parametrize(
+    ("pixels", "grid", "high", "wide"), [(64, (16, 32), 2, 1), (128, (16, 32), 4, 2)]
+)
+def test_words_over_many_patches(tmp_path, pixels, grid, high, wide):
+    """Few keys stay exact; the patches are blocks, as high and as wide as 512 of them need."""
+    code = (
+        UNET.replace("(12, 12, 3)", f"({pixels}, {pixels}, 3)")
+        + f"\nHEADS = [1]\nIMAGE = IMAGE[:{pixels}]"
+    )
+    maps = maps_of(tmp_path, code)
+    scope: dict = {}
+    exec(code, scope)
+    torch.manual_seed(0)
+    model, (picture, ids) = scope["UNet"](), scope["INPUTS"]
+    with torch.no_grad():
+        tokens, words = model.into(picture).flatten(2).mT, model.words(ids)
+        x = model.own(tokens, tokens)
+        q, k = (
+            one.unflatten(-1, (2, 4))[0, :, 1] for one in (model.first.q(x), model.first.k(words))
+        )
+        weights = (q @ k.mT / 2).softmax(-1).unflatten(0, (grid[0], high, grid[1], wide))
+    reading = next(one for one in maps.readings if one.lines("cross")[0].grid == grid)
+    item = reading.trace.of("cross").maps[0]
+    assert item.keys == ("a", "red", "house") and len(item.queries) == grid[0] * grid[1]
+    np.testing.assert_allclose(item.weights[0], weights.mean((1, 3)).flatten(0, 1), 1e-4, 1e-5)
+    assert {line.grid for one in maps.readings for line in one.lines(one.trace.kinds[0])} > {
+        grid,
+        None,
+    }
+    assert maps.about.notes == ("Maps of more than 512 tokens are drawn in blocks of tokens.",)
+
+
 @pytest.mark.parametrize(("code", "says"), [
     ("INPUTS = 1", "mine.py has no build()"),
     ("def build(): pass", "mine.py has no INPUTS or inputs()"),
@@ -184,7 +217,7 @@ MODEL ="""
         tmp_path, code + "INPUTS = torch.ones(1, 1030).long()\nTOKENS = ['a', 'b'] * 515\n"
     )
     assert maps.about.notes == ("Maps of more than 512 tokens are drawn in blocks of tokens.",)
-    assert maps.readings[0].source.tokens[0] == "a–a"  # of three
+    assert maps.readings[0].source.tokens[0] == "a–b"  # of four
 
 
 def test_only_python_is_run(tmp_path):

@@ -85,7 +85,7 @@ def test_nano_gpt(fused, row):
     call = agreed(read_module(model, x, row=row), 1).calls[0]
     q, k, _ = (heads(one) for one in model.c_attn(x).split(C, 2))
     np.testing.assert_allclose(call.weights, causal_softmax(q, k)[row].detach(), 1e-4, 1e-5)
-    assert call.shape == (B, H, T, T) and call.heads == (0, 1, 2) and call.pool == 1
+    assert call.shape == (B, H, T, T) and call.heads == (0, 1, 2) and call.pool == (1, 1)
     assert all(module.training for module in model.modules())
     assert not any(one._forward_hooks or one._forward_pre_hooks for one in model.modules())
 
@@ -564,7 +564,7 @@ def test_long_maps_are_pooled_beside_exact_rows():
     q, length = numbers(1, H, 2000, 8), 2000
     call = agreed(read_module(Own(), q, heads=[2, 0], queries=[7, -1]), 1).calls[0]
     whole = causal_softmax(q, q)[0, [2, 0]]
-    assert call.pool == 4 and call.heads == (2, 0)
+    assert call.pool == (4, 4) and call.heads == (2, 0)
     pooled = whole.unflatten(1, (-1, 4)).mean(2).unflatten(-1, (-1, 4)).sum(-1)
     np.testing.assert_allclose(call.weights, pooled, 1e-4, 1e-5)
     for row in (7, length - 1):
@@ -822,5 +822,5 @@ def test_threads_that_read_at_once_see_their_own_calls():
 
 def test_a_pooled_map_names_its_blocks():
     (one,) = read_module(Own(), numbers(1, 1, 1030, 8)).trace().maps
-    assert one.kind == "causal" and one.weights.shape == (1, 344, 344)
-    assert (one.queries[0], one.keys[-1]) == ("q0–q2", "k1029")
+    assert one.kind == "causal" and one.weights.shape == (1, 258, 258)
+    assert (one.queries[0], one.keys[-1]) == ("q0–q3", "k1028–k1029")
