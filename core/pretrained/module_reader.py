@@ -27,6 +27,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from core.interpret.trace import AttentionMap, AttentionTrace, Kind, to_numpy
@@ -42,6 +43,7 @@ ATTENTION = re.compile(
 )
 COMPILERS = {"torch._dynamo", "torch.nn.attention.flex_attention"}
 FUSED = "scaled_dot_product_attention"
+MATMUL = "...ij,...jk->...ik"
 PRODUCTS = ("matmul", "__matmul__", "linalg_matmul", "mm", "bmm", "baddbmm", "einsum")
 LEARNED_PRODUCTS = (*PRODUCTS, "linear")
 MIXED = (*LEARNED_PRODUCTS, "conv1d", "conv2d")
@@ -59,6 +61,7 @@ OWN_KEYS = (
     "each token has keys of its own (a neighbourhood, or experts): no one matrix is between tokens"
 )
 LEARNED = "its keys are learned vectors, not tokens"
+NO_PRODUCT = "what its softmax gives reaches no product over keys alone"
 NO_MATRIX = (
     "no softmax, nor other rows that sum to 1, reaches a product with values: it calls a kernel of its own, or computes "
     "no matrix of weights"
@@ -205,7 +208,7 @@ class _Running:
     """A module while it runs: the shapes of its tensors, and whether the first holds numbers, not ids."""
 
     name: str
-    shapes: tuple[tuple[int, ...], ...] = ()
+    shapes: tuple[tuple[int, ...], ...] = ((),)
     floats: bool = False
 
     @property
@@ -220,7 +223,7 @@ class _Running:
     def why_not(self, shape: Sequence[int], width: int) -> str | None:
         """Why weights (…, T, S) and values (…, S, width) are not between tokens, by the first input; None if they are."""
         *lead, length, keys = shape
-        first = self.shapes[0] if self.shapes else ()
+        first = self.shapes[0]
         sequences = prod(lead)
         if first[:-1] == (*lead, length):  # q itself
             return None
@@ -286,7 +289,7 @@ class _Reader(TorchFunctionMode):
             shapes = tuple(tuple(one.shape) for one in tensors)  # a nested tensor has none
             self.batch = self.batch or next((shape[0] for shape in shapes if shape), 0)
             floats = bool(tensors) and tensors[0].is_floating_point()
-            self.running[-1] = _Running(name, shapes, floats)
+            self.running[-1] = _Running(name, shapes or ((),), floats)
 
         def leave(module: nn.Module, args: Any, output: Any) -> None:
             if threading.get_ident() == self.thread:
@@ -341,20 +344,12 @@ class _Reader(TorchFunctionMode):
     ) -> None:
         """Follow weights from function to function, up to their product with values."""
         given, made = (
-            [
-                one
-                for many in values
-                for one in (many if isinstance(many, list | tuple) else (many,))
-                if isinstance(one, Tensor)
-            ]
-            for values in (
-                (*args, *(value for key, value in options.items() if key != "out")),
-                (result,),
-            )
+            [one for one in tree_leaves(values) if isinstance(one, Tensor)]
+            for values in ((args, {**options, "out": None}), result)
         )
-        made = (
-            given[:1] if name == "__setitem__" else [one for one in made if one.is_floating_point()]
-        )
+        if name == "__setitem__":
+            made = given[:1]
+        made = [one for one in made if one.is_floating_point()]
         if not (given and made):
             return None
         learned = [one for one in given if isinstance(one, nn.Parameter) or one in self.learned]
@@ -363,16 +358,23 @@ class _Reader(TorchFunctionMode):
         if len(learned) == len(given):
             self.learned.update((one, True) for one in made)
         elif name in PRODUCTS and not learned:
-            pair = given[-2:]
-            for one, call in [(one, self.results[one]) for one in large if one in self.results]:
-                if call.shape[2] in [one.shape[dim] for dim in _summed(name, args, pair, one)]:
+            pair = given if name == "einsum" else given[-2:]
+            terms = _terms(args[0] if name == "einsum" else MATMUL, (*pair, result))
+            summed = {
+                id(one): [
+                    -1 - at for at, letter in enumerate(term[::-1]) if letter not in terms[-1]
+                ]
+                for one, term in zip(pair[::-1], terms[-2::-1], strict=True)
+            }
+            for one, call in [(one, self.results[one]) for one in pair if one in self.results]:
+                if call.shape[2] in [one.shape[dim] for dim in summed[id(one)]]:
                     self.calls = [one for one in self.calls if one is not call]
                     return self._refuse(STATE)
             certain = [one for one in followed if self.weights[one]] or [
-                one for one in followed if _sums_to_one(one, _summed(name, args, pair, one))
+                one for one in followed if _sums_to_one(one, summed.get(id(one), ()))
             ]
             if len(certain) == 1:
-                return self._product(name, args, pair, result, certain[0])
+                return self._product(certain[0], pair, terms, result)
             self.weights[result] = bool(certain)  # of two, or scores
         elif name == "sum" and given[0] in self.weighted:
             self._weighted_sum(args, options, given[0], result)
@@ -411,21 +413,39 @@ class _Reader(TorchFunctionMode):
         return None
 
     def _product(
-        self, name: str, args: tuple[Any, ...], pair: Sequence[Tensor], out: Tensor, known: Tensor
+        self, known: Tensor, pair: Sequence[Tensor], terms: Sequence[str], out: Tensor
     ) -> None:
-        """A product of weights (…, T, S), which are `known`, and values (…, S, E)."""
-        result, first = out, pair[0] is known
-        weights, values = pair if first else pair[::-1]
-        if name == "einsum":
-            arranged = _arrange(args[0], first, weights, values, out)
-            if arranged is None:
-                return self._refuse(f"its einsum {args[0]!r} is no product over keys alone")
-            weights, values, out = arranged
-        elif not first:
-            weights, values, out = weights.mT, values.mT, out.mT
-        if min(weights.ndim, values.ndim) > 1:
-            self._by_hand(weights, values, out, result)
-        return None
+        """A product of weights, which are `known`, and values; of both and of the result by the letters of an einsum."""
+        *given, of_out = terms
+        if len(pair) != 2 or min(one.ndim for one in pair) < 2:
+            return self._refuse(NO_PRODUCT)
+        first = pair[0] is known
+        (weights, values), (of_weights, of_values) = (
+            one if first else one[::-1] for one in (pair, given)
+        )
+        keys = [one for one in of_weights if one in of_values and one not in of_out]
+        rows = [one for one in of_weights if one in of_out and one not in of_values]
+        width = [one for one in of_values if one in of_out and one not in of_weights]
+        shared = [one for one in of_weights if one in of_values and one in of_out]
+        if (
+            len(rows) > 1 and "".join((rows[-1], *keys)) in of_weights
+        ):  # heads that share their values
+            shared, rows = [one for one in of_weights if one in {*shared, *rows[:-1]}], rows[-1:]
+        if len(keys) != 1 or len(rows) > 1 or len(width) > 1:
+            return self._refuse(NO_PRODUCT)
+        rows, width = rows or ["_"], width or ["_"]
+
+        def ordered(one: Tensor, term: str, last: Sequence[str]) -> Tensor:
+            order = [*shared, *last]
+            one = one.permute([term.index(letter) for letter in order if letter in term])
+            return one[tuple(slice(None) if letter in term else None for letter in order)]
+
+        return self._by_hand(
+            ordered(weights, of_weights, (*rows, *keys)),
+            ordered(values, of_values, (*keys, *width)),
+            ordered(out, of_out, (*rows, *width)),
+            out,
+        )
 
     def _weighted_sum(
         self, args: tuple[Any, ...], options: Mapping[str, Any], product: Tensor, result: Tensor
@@ -465,35 +485,24 @@ class _Reader(TorchFunctionMode):
     def _by_head(self, shape: Sequence[int], width: int) -> Callable[[Tensor], Tensor]:
         """How what belongs to weights (…, T, S) becomes (sequences, heads, …): windows count as sequences."""
         *lead, length, keys = shape
-        batch, running = self.batch or 1, self.running[-1]
-        first = running.shapes[0] if running.shapes else ()
-        inside = length not in {*running.tokens, *first[:1]}
-        # (B · H, windows, …) or (B, H, windows, …); where windows come first, heads follow them
-        windows = (
-            inside
-            and len(lead) > 1
-            and lead[-1] * length in running.tokens
-            and not any(prod(lead[:-1]) * length == batch * one for one in running.tokens)
-        )
+        running = self.running[-1]
+        first = running.shapes[0]
         # fairseq's inputs are (T, B, C)
-        sequences = first[1] if len(first) == 3 and first[0] == length else batch
-        if len(lead) == 1 and inside:  # (B · windows · H, …): the heads are what is left
-            size = prod(first) if first else 0
-            sequences = next(
-                (
-                    batch * one // length
-                    for one in sorted(running.tokens)
-                    if one % length == 0 and keys < one and lead[0] * length * width >= size > 0
-                ),
-                sequences,
-            )
+        batch = first[1] if len(first) == 3 and first[0] == length else self.batch or 1
+        counts = set[int]()  # of windows, where these hold all tokens
+        if length not in {*running.tokens, *first[:1]} and prod(shape[:-1]) * width >= prod(first):
+            counts = {one // length for one in running.tokens if one % length == 0 and one >= keys}
+        # (B · H, windows, …) or (B, H, windows, …); where windows come first, heads follow them
+        last = len(lead) > 1 and lead[-1] in counts
+        last = last and prod(lead[:-1]) not in {batch * one for one in counts}
+        sequences = batch if last else batch * min(counts, default=1)
 
         def order(one: Tensor) -> Tensor:
             if one.ndim == 2:
                 return one[None, None]
-            if one.ndim == 3 or one.ndim == 4 and windows:
+            if one.ndim == 3 or one.ndim == 4 and last:
                 one = one.unflatten(0, (sequences if len(one) % sequences == 0 else 1, -1))
-            if windows:
+            if last:
                 one = one.transpose(-3, -4)
             return one.flatten(0, one.ndim - 4)
 
@@ -705,14 +714,17 @@ def _by_cell(function: Callable[..., Tensor], scores: Tensor, batch: Tensor, hea
     return function(scores, batch, heads, queries, keys)
 
 
-def _summed(name: str, args: tuple[Any, ...], pair: Sequence[Tensor], one: Tensor) -> list[int]:
-    """The dimensions of `one`, the first or second of a product, that it sums over, counted from the last."""
-    first = one is pair[0]
-    if name != "einsum":
-        return [-1 if first else -2]
-    left, _, right = args[0].replace(" ", "").partition("->")
-    term = left.split(",")[0 if first else -1].removeprefix("...")
-    return [-1 - place for place, letter in enumerate(reversed(term)) if letter not in right]
+def _terms(equation: str, tensors: Sequence[Tensor]) -> list[str]:
+    """A letter, or a digit, for each dimension of what an einsum is given, and of its result."""
+    left, arrow, right = equation.replace(" ", "").partition("->")
+    if not arrow:  # as torch reads it: the letters that stand once, in their order
+        once = sorted(one for one in left if one.isalpha() and left.count(one) == 1)
+        right = "".join(("..." * ("..." in left), *once))
+    return [
+        term.replace("...", digits[len(term) - 3 - one.ndim + len(digits) :])
+        for digits in ["0123456789"]
+        for term, one in zip([*left.split(","), right], tensors, strict=True)
+    ]
 
 
 def _sums_to_one(weights: Tensor, dims: Sequence[int]) -> bool:
@@ -723,47 +735,3 @@ def _sums_to_one(weights: Tensor, dims: Sequence[int]) -> bool:
         (weights > 0) & (weights < 1)
     ).any()  # else it is a choice, or the identity of a recurrence
     return bool(mixes and ((weights.float().sum(dims[0]) - 1).abs() < 1e-3).all())
-
-
-def _arrange(
-    equation: Any, first: bool, weights: Tensor, values: Tensor, out: Tensor
-) -> tuple[Tensor, Tensor, Tensor] | None:
-    """Weights (…, T, S), values (…, S, E) and result (…, T, E) of an einsum; None where it has no one sum over keys."""
-    left, arrow, of_out = str(equation).replace(" ", "").partition("->")
-    if not arrow:  # as torch reads it: the letters that stand once, in their order
-        of_out = "".join(sorted(one for one in left if one.isalpha() and left.count(one) == 1))
-    names = left.split(",") if first else left.split(",")[::-1]
-    if len(names) != 2:
-        return None
-    if "..." in left:
-        free = [letter for letter in "ABCDEFGHIJ" if letter not in left]
-        count = max(
-            one.ndim - len(name) + 3
-            for one, name in zip((weights, values), names, strict=True)
-            if "..." in name
-        )
-        names = [name.replace("...", "".join(free[:count])) for name in names]
-        of_out = of_out.replace("...", "".join(free[:count]))
-    of_weights, of_values = names
-    keys = [one for one in of_weights if one in of_values and one not in of_out]
-    rows = [one for one in of_weights if one in of_out and one not in of_values]
-    width = [one for one in of_values if one in of_out and one not in of_weights]
-    shared = [one for one in of_weights if one in of_values and one in of_out]
-    if len(rows) > 1 and "".join((rows[-1], *keys)) in of_weights:  # heads that share their values
-        shared, rows = [one for one in of_weights if one in {*shared, *rows[:-1]}], rows[-1:]
-    if len(keys) != 1 or len(rows) > 1 or len(width) > 1:
-        return None
-    rows, width = rows or ["_"], width or ["_"]
-
-    def ordered(one: Tensor, name: str, last: list[str]) -> Tensor:
-        order = [*shared, *last]
-        one = one.permute([name.index(letter) for letter in order if letter in name])
-        for place, letter in enumerate(order):
-            one = one if letter in name else one.unsqueeze(place)
-        return one
-
-    return (
-        ordered(weights, of_weights, [*rows, *keys]),
-        ordered(values, of_values, [*keys, *width]),
-        ordered(out, of_out, [*rows, *width]),
-    )
