@@ -182,16 +182,17 @@ def _packed(read: ModuleReading, file: dict[str, Any], path: Path, half: bool) -
         patches = [f"{i},{j}" for i, j in np.ndindex(grid)]
         return (*["[class]"][: size % len(patches)], *patches), grid
 
-    drawn, notes, unread = list[Read](), list[str](), defaultdict[str, list[str]](list)
+    drawn, notes = list[Read](), list[str]()
     for call, item in zip(read.calls, read.trace().maps, strict=True):
         if why := why_not_weights(call.name or read.source, item.weights):
             notes.append(f"Not drawn: {why.partition('; ')[0].rstrip('.')}.")
         else:
             rows, columns = map(side, call.shape[2:], call.pool)
             drawn.append((call, item, (rows, columns)))
-    for name, why in read.unread.items():
-        unread[why].append(name)
-    notes += [f"No map of {_listed(names)}: {why}." for why, names in unread.items()]
+    notes += [
+        f"No map of {_listed([name for name in read.unread if read.unread[name] == why])}: {why}."
+        for why in dict.fromkeys(read.unread.values())
+    ]
     reject_if(not drawn, f"No attention of {read.source} was read. {' '.join(notes)}")
     sizes = sorted({size for call, *_ in drawn for size in call.shape[2:]})
     sides = {one for *_, pair in drawn for one in pair}

@@ -15,7 +15,7 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from math import prod
@@ -28,9 +28,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
+from torch.utils.hooks import RemovableHandle
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from core.interpret.trace import AttentionMap, AttentionTrace, Kind, to_numpy
+from core.models.base import hooked
 from core.pretrained.base import first_line
 
 # A map of more queries or keys is pooled to at most as many, beside exact rows; a long side beside a short one to more.
@@ -161,14 +163,14 @@ def read_module(
     parts run uncompiled for this pass. The model's own errors are raised as they are; ValueError for a head that no
     layer has, and for a query beyond all maps.
     """
-    reader = _Reader(model, row, queries, heads)
+    reader = _Reader(row, queries, heads)
     with ExitStack() as stack:
         for module in [one for one in model.modules() if one.training]:
             module.training = False
             stack.callback(setattr, module, "training", True)
         stack.enter_context(torch.no_grad())
         stack.enter_context(_uncompiled())
-        stack.enter_context(reader.hooked())
+        stack.enter_context(hooked(reader.follow_modules(model)))
         stack.enter_context(reader)
         if isinstance(inputs, Mapping):
             output = model(**inputs)
@@ -255,13 +257,12 @@ class _Reader(TorchFunctionMode):
 
     def __init__(
         self,
-        model: nn.Module | None = None,
         row: int = 0,
         queries: Sequence[int] = (),
         heads: Sequence[int] | None = None,
     ) -> None:
         super().__init__()
-        self.model, self.row, self.queries, self.heads = model, row, queries, heads
+        self.row, self.queries, self.heads = row, queries, heads
         self.thread = threading.get_ident()
         self.calls: list[ModuleCall] = []
         self.running: list[_Running] = [_Running("")]
@@ -274,41 +275,33 @@ class _Reader(TorchFunctionMode):
             WeakTensorKeyDictionary() for _ in range(4)
         )
 
-    @contextmanager
-    def hooked(self) -> Iterator[None]:
-        """Follow which module runs."""
+    def follow_modules(self, model: nn.Module) -> Iterator[RemovableHandle]:
+        """The hooks by which it follows which module runs."""
 
         def enter(name: str, module: nn.Module, args: Any, kwargs: Any) -> None:
             if threading.get_ident() == self.thread:  # not another reader of the same model
                 self.ran[name] = type(module).__name__
                 self.running.append(_Running(name))
-                self._guarded(entered, name, (*args, *kwargs.values()))
-
-        def entered(name: str, given: Sequence[Any]) -> None:
-            tensors = [one for one in given if isinstance(one, Tensor)]
-            shapes = tuple(tuple(one.shape) for one in tensors)  # a nested tensor has none
-            self.batch = self.batch or next((shape[0] for shape in shapes if shape), 0)
-            floats = bool(tensors) and tensors[0].is_floating_point()
-            self.running[-1] = _Running(name, shapes or ((),), floats)
+                self._guarded(self._enter, name, (*args, *kwargs.values()))
 
         def leave(module: nn.Module, args: Any, output: Any) -> None:
             if threading.get_ident() == self.thread:
                 self.running.pop()
 
-        with ExitStack() as stack:
-            for path, module in self.model.named_modules() if self.model is not None else ():
-                name = path.removeprefix("_orig_mod").removeprefix(".")  # of a compiled model
-                if isinstance(
-                    module, torch.jit.ScriptModule
-                ):  # takes no hooks, and shows no function
-                    self.ran[name] = module.original_name
-                    continue
-                for handle in (
-                    module.register_forward_pre_hook(partial(enter, name), with_kwargs=True),
-                    module.register_forward_hook(leave, always_call=True),
-                ):
-                    stack.callback(handle.remove)
-            yield
+        for path, module in model.named_modules():
+            name = path.removeprefix("_orig_mod").removeprefix(".")  # of a compiled model
+            if isinstance(module, torch.jit.ScriptModule):  # takes no hooks, and shows no function
+                self.ran[name] = module.original_name
+            else:
+                yield module.register_forward_pre_hook(partial(enter, name), with_kwargs=True)
+                yield module.register_forward_hook(leave, always_call=True)
+
+    def _enter(self, name: str, given: Sequence[Any]) -> None:
+        tensors = [one for one in given if isinstance(one, Tensor)]
+        shapes = tuple(tuple(one.shape) for one in tensors) or ((),)  # a nested tensor has none
+        self.batch = self.batch or next((shape[0] for shape in shapes if shape), 0)
+        floats = bool(tensors) and tensors[0].is_floating_point()
+        self.running[-1] = _Running(name, shapes, floats)
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -533,30 +526,21 @@ class _Reader(TorchFunctionMode):
         mask = None if attn_mask is None else order(attn_mask.expand(shape))
         scale = q.shape[-1] ** -0.5 if scale is None else scale
 
-        def weights_of(sequence: int, heads: list[int]) -> Rows:
-            own, other = (_of_heads(one[sequence], heads, q.shape[1]).float() for one in (q, k))
+        def weigh(scores: Tensor, sequence: int, heads: list[int], rows: slice) -> Tensor:
+            if is_causal:
+                ahead = scores[..., rows.start :]
+                future = torch.ones_like(ahead[0], dtype=torch.bool).triu(1)
+                ahead.masked_fill_(future, -torch.inf)
+            if mask is None:
+                return torch.softmax(scores, -1, out=scores)
+            part = _of_heads(mask[sequence][:, rows], heads, q.shape[1])
+            if part.dtype == torch.bool:
+                scores.masked_fill_(~part, -torch.inf)
+            else:
+                scores += part
+            return torch.softmax(scores, -1, out=scores).nan_to_num_(0.0)
 
-            def rows_of(rows: slice) -> Tensor:
-                # what a causal call does not see is not computed
-                seen = min(rows.stop, k.shape[2]) if is_causal else k.shape[2]
-                scores = own[:, rows] * scale @ other[:, :seen].mT
-                if is_causal:
-                    ahead = scores[..., rows.start :]
-                    ahead.masked_fill_(
-                        torch.ones_like(ahead[0], dtype=torch.bool).triu(1), -torch.inf
-                    )
-                if mask is None:
-                    return torch.softmax(scores, -1, out=scores)
-                part = _of_heads(mask[sequence][:, rows], heads, q.shape[1])
-                if part.dtype == torch.bool:
-                    scores.masked_fill_(~part, -torch.inf)
-                else:
-                    scores += part
-                return torch.softmax(scores, -1, out=scores).nan_to_num_(0.0)
-
-            return rows_of
-
-        self._read(function, (*q.shape[:3], k.shape[2]), weights_of, v, out)
+        self._again(function, (q, k, v, out), scale, weigh, is_causal)
         return None
 
     def _flex(
@@ -567,26 +551,40 @@ class _Reader(TorchFunctionMode):
         """flex_attention: score_mod and mask_mod are called for the rows that are read, as it calls them."""
         key, value = (one.expand(len(query), *one.shape[1:]) for one in (key, value))
 
+        def weigh(scores: Tensor, sequence: int, heads: list[int], rows: slice) -> Tensor:
+            asked, places = (
+                [torch.tensor(one, device=scores.device) for one in (sequence, heads)],
+                [torch.arange(one.shape[2], device=scores.device) for one in (query, key)],
+            )
+            index = (*asked, places[0][rows], places[1])
+            scores = _by_cell(lambda *cell: score_mod(*cell, *score_buffers), scores, *index)
+            seen = _by_cell(lambda _, *cell: block_mask[-1](*cell, *mask_buffers), scores, *index)
+            return scores.masked_fill(~seen, -torch.inf).softmax(-1).nan_to_num(0.0)
+
+        self._again("flex_attention", (query, key, value, out), scale, weigh)
+
+    def _again(
+        self,
+        function: str,
+        tensors: tuple[Tensor, Tensor, Tensor, Tensor],
+        scale: float,
+        weigh: Callable[[Tensor, int, list[int], slice], Tensor],
+        is_causal: bool = False,
+    ) -> None:
+        """Read a fused call of q, k, v and what it returned: `weigh` makes weights of the scores of some rows."""
+        q, k, values, out = tensors
+
         def weights_of(sequence: int, heads: list[int]) -> Rows:
-            own, other = (
-                _of_heads(one[sequence], heads, query.shape[1]).float() for one in (query, key)
-            )
-            places = [torch.tensor(one, device=query.device) for one in (sequence, heads)]
-            queries, keys = (
-                torch.arange(one.shape[1], device=query.device) for one in (own, other)
-            )
+            own, other = (_of_heads(one[sequence], heads, q.shape[1]).float() for one in (q, k))
 
             def rows_of(rows: slice) -> Tensor:
-                scores, index = own[:, rows] * scale @ other.mT, (*places, queries[rows], keys)
-                scores = _by_cell(lambda *cell: score_mod(*cell, *score_buffers), scores, *index)
-                seen = _by_cell(
-                    lambda _, *cell: block_mask[-1](*cell, *mask_buffers), scores, *index
-                )
-                return scores.masked_fill(~seen, -torch.inf).softmax(-1).nan_to_num(0.0)
+                # what a causal call does not see is not computed
+                seen = other[:, : rows.stop] if is_causal else other
+                return weigh(own[:, rows] * scale @ seen.mT, sequence, heads, rows)
 
             return rows_of
 
-        self._read("flex_attention", (*query.shape[:3], key.shape[2]), weights_of, value, out)
+        self._read(function, (*q.shape[:3], k.shape[2]), weights_of, values, out)
 
     def _multi_head(self, func: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
         """nn.MultiheadAttention: its function calls the fused one inside, where no mode sees it.
