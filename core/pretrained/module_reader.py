@@ -485,19 +485,18 @@ class _Reader(TorchFunctionMode):
         counts = set[int]()  # of windows, where these hold all tokens
         if length not in {*running.tokens, *first[:1]} and prod(shape[:-1]) * width >= prod(first):
             counts = {one // length for one in running.tokens if one % length == 0 and one >= keys}
-        # (B · H, windows, …) or (B, H, windows, …); where windows come first, heads follow them
+        sequences = batch * min(counts, default=1)
+        split: tuple[int, ...] = sequences if prod(lead) % sequences == 0 else 1, -1
+        # windows come after heads, in (B · H, windows, …) or (B, H, windows, …), or before them
         last = len(lead) > 1 and lead[-1] in counts
-        last = last and prod(lead[:-1]) not in {batch * one for one in counts}
-        sequences = batch if last else batch * min(counts, default=1)
+        if last and prod(lead[:-1]) not in {batch * one for one in counts}:
+            split = batch, -1, lead[-1]
 
         def order(one: Tensor) -> Tensor:
-            if one.ndim == 2:
-                return one[None, None]
-            if one.ndim == 3 or one.ndim == 4 and last:
-                one = one.unflatten(0, (sequences if len(one) % sequences == 0 else 1, -1))
-            if last:
-                one = one.transpose(-3, -4)
-            return one.flatten(0, one.ndim - 4)
+            if len(lead) > 1 and len(split) < 3:
+                return one.flatten(0, -4)
+            one = one.reshape(*split, *one.shape[len(lead) :])
+            return one.transpose(1, 2).flatten(0, 1) if len(lead) > 1 else one
 
         return order
 
