@@ -14,7 +14,7 @@ import inspect
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -27,7 +27,6 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_leaves
 from torch.utils.hooks import RemovableHandle
 from torch.utils.weak import WeakTensorKeyDictionary
 
@@ -45,7 +44,7 @@ ATTENTION = re.compile(
 )
 COMPILERS = {"torch._dynamo", "torch.nn.attention.flex_attention"}
 FUSED = "scaled_dot_product_attention"
-MATMUL = "...ij,...jk->...ik"
+MATMUL, DIGITS = "...ij,...jk->...ik", "0123456789"  # dimensions before those named are digits
 PRODUCTS = ("matmul", "__matmul__", "linalg_matmul", "mm", "bmm", "baddbmm", "einsum")
 LEARNED_PRODUCTS = (*PRODUCTS, "linear")
 MIXED = (*LEARNED_PRODUCTS, "conv1d", "conv2d")
@@ -278,11 +277,12 @@ class _Reader(TorchFunctionMode):
     def follow_modules(self, model: nn.Module) -> Iterator[RemovableHandle]:
         """The hooks by which it follows which module runs."""
 
-        def enter(name: str, module: nn.Module, args: Any, kwargs: Any) -> None:
+        # Another thread may run the model before its hook is known to take kwargs.
+        def enter(name: str, module: nn.Module, args: Any, kwargs: Any = None) -> None:
             if threading.get_ident() == self.thread:  # not another reader of the same model
                 self.ran[name] = type(module).__name__
                 self.running.append(_Running(name))
-                self._guarded(self._enter, name, (*args, *kwargs.values()))
+                self._guarded(self._enter, name, (*args, *(kwargs or {}).values()))
 
         def leave(module: nn.Module, args: Any, output: Any) -> None:
             if threading.get_ident() == self.thread:
@@ -336,13 +336,9 @@ class _Reader(TorchFunctionMode):
         self, name: str, args: tuple[Any, ...], options: Mapping[str, Any], result: Any
     ) -> None:
         """Follow weights from function to function, up to their product with values."""
-        given, made = (
-            [one for one in tree_leaves(values) if isinstance(one, Tensor)]
-            for values in ((args, {**options, "out": None}), result)
-        )
-        if name == "__setitem__":
-            made = given[:1]
-        made = [one for one in made if one.is_floating_point()]
+        given = _tensors((*args, *(one for key, one in options.items() if key != "out")))
+        changed = given[:1] if name == "__setitem__" else _tensors((result,))
+        made = [one for one in changed if one.is_floating_point()]
         if not (given and made):
             return None
         learned = [one for one in given if isinstance(one, nn.Parameter) or one in self.learned]
@@ -525,7 +521,7 @@ class _Reader(TorchFunctionMode):
         mask = None if attn_mask is None else order(attn_mask.expand(shape))
         scale = q.shape[-1] ** -0.5 if scale is None else scale
 
-        def weigh(scores: Tensor, sequence: int, heads: list[int], rows: slice) -> Tensor:
+        def weights_from(scores: Tensor, sequence: int, heads: list[int], rows: slice) -> Tensor:
             if is_causal:
                 ahead = scores[..., rows.start :]
                 future = torch.ones_like(ahead[0], dtype=torch.bool).triu(1)
@@ -539,7 +535,7 @@ class _Reader(TorchFunctionMode):
                 scores += part
             return torch.softmax(scores, -1, out=scores).nan_to_num_(0.0)
 
-        self._again(function, (q, k, v, out), scale, weigh, is_causal)
+        self._again(function, (q, k, v, out), scale, weights_from, is_causal)
         return None
 
     def _flex(
@@ -550,27 +546,27 @@ class _Reader(TorchFunctionMode):
         """flex_attention: score_mod and mask_mod are called for the rows that are read, as it calls them."""
         key, value = (one.expand(len(query), *one.shape[1:]) for one in (key, value))
 
-        def weigh(scores: Tensor, sequence: int, heads: list[int], rows: slice) -> Tensor:
-            asked, places = (
+        def weights_from(scores: Tensor, sequence: int, heads: list[int], rows: slice) -> Tensor:
+            given, places = (
                 [torch.tensor(one, device=scores.device) for one in (sequence, heads)],
                 [torch.arange(one.shape[2], device=scores.device) for one in (query, key)],
             )
-            index = (*asked, places[0][rows], places[1])
+            index = (*given, places[0][rows], places[1])
             scores = _by_cell(lambda *cell: score_mod(*cell, *score_buffers), scores, *index)
             seen = _by_cell(lambda _, *cell: block_mask[-1](*cell, *mask_buffers), scores, *index)
             return scores.masked_fill(~seen, -torch.inf).softmax(-1).nan_to_num(0.0)
 
-        self._again("flex_attention", (query, key, value, out), scale, weigh)
+        self._again("flex_attention", (query, key, value, out), scale, weights_from)
 
     def _again(
         self,
         function: str,
         tensors: tuple[Tensor, Tensor, Tensor, Tensor],
         scale: float,
-        weigh: Callable[[Tensor, int, list[int], slice], Tensor],
+        weights_from: Callable[[Tensor, int, list[int], slice], Tensor],
         is_causal: bool = False,
     ) -> None:
-        """Read a fused call of q, k, v and what it returned: `weigh` makes weights of the scores of some rows."""
+        """Read a fused call of q, k, v and what it returned: `weights_from` makes weights of the scores of some rows."""
         q, k, values, out = tensors
 
         def weights_of(sequence: int, heads: list[int]) -> Rows:
@@ -579,7 +575,7 @@ class _Reader(TorchFunctionMode):
             def rows_of(rows: slice) -> Tensor:
                 # what a causal call does not see is not computed
                 seen = other[:, : rows.stop] if is_causal else other
-                return weigh(own[:, rows] * scale @ seen.mT, sequence, heads, rows)
+                return weights_from(own[:, rows] * scale @ seen.mT, sequence, heads, rows)
 
             return rows_of
 
@@ -711,6 +707,12 @@ def _by_cell(function: Callable[..., Tensor], scores: Tensor, batch: Tensor, hea
     return function(scores, batch, heads, queries, keys)
 
 
+def _tensors(values: Iterable[Any]) -> list[Tensor]:
+    """The tensors among these, and those in lists among them."""
+    many = (one if isinstance(one, list | tuple) else (one,) for one in values)
+    return [one for some in many for one in some if isinstance(one, Tensor)]
+
+
 def _terms(equation: str, tensors: Sequence[Tensor]) -> list[str]:
     """A letter, or a digit, for each dimension of what an einsum is given, and of its result."""
     left, arrow, right = equation.replace(" ", "").partition("->")
@@ -718,8 +720,7 @@ def _terms(equation: str, tensors: Sequence[Tensor]) -> list[str]:
         once = sorted(one for one in left if one.isalpha() and left.count(one) == 1)
         right = "".join(("..." * ("..." in left), *once))
     return [
-        term.replace("...", digits[len(term) - 3 - one.ndim + len(digits) :])
-        for digits in ["0123456789"]
+        term.replace("...", DIGITS[len(DIGITS) + len(term) - 3 - one.ndim :])
         for term, one in zip([*left.split(","), right], tensors, strict=True)
     ]
 

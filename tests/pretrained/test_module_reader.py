@@ -571,6 +571,41 @@ def test_long_maps_are_pooled_beside_exact_rows():
         np.testing.assert_allclose(call.rows[row], whole[:, row], 1e-4, 1e-5)
 
 
+@pytest.mark.parametrize("keys", [5, 40, 600])
+@pytest.mark.parametrize("block", [2**7, 2**20])
+def test_causal_calls_of_fewer_and_of_more_keys(keys, block, monkeypatch):
+    monkeypatch.setattr("core.pretrained.module_reader.BLOCK", block)
+    q, k = numbers(B, H, 20, D), numbers(B, H, keys, D, seed=1)
+    model = Calls(lambda q, k: F.scaled_dot_product_attention(q, k, k, is_causal=True))
+    call = agreed(read_module(model, (q, k), row=1), 1).calls[0]
+    future = torch.ones(20, keys).triu(1).bool()
+    expected = (q @ k.mT / math.sqrt(D)).masked_fill(future, -torch.inf).softmax(-1)[1]
+    np.testing.assert_allclose(call.weights, expected, 1e-4, 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("shape", "pool"), [((4096, 77), (2, 1)), ((3, 5000), (1, 4)), ((2048, 3), (1, 1))]
+)
+def test_the_long_side_alone_is_pooled(shape, pool):
+    q, k = (numbers(1, 1, size, 4, seed=size) for size in shape)
+    model = Calls(lambda q, k: F.scaled_dot_product_attention(q, k, k))
+    call = agreed(read_module(model, (q, k), queries=[1]), 1).calls[0]
+    whole = (q @ k.mT / 2).softmax(-1)[0]
+    pooled = F.pad(whole, (0, -shape[1] % pool[1])).unflatten(2, (-1, pool[1])).sum(-1)
+    assert call.pool == pool
+    np.testing.assert_allclose(call.weights, pooled.unflatten(1, (-1, pool[0])).mean(2), 1e-4, 1e-5)
+    if pool != (1, 1):
+        np.testing.assert_allclose(call.rows[1], whole[:, 1], 1e-4, 1e-5)
+
+
+def test_values_that_all_heads_share():
+    weights, v = numbers(B, H, T, T).softmax(-1), numbers(T, D)
+    call = agreed(read_module(Calls(lambda s, v: s.softmax(-1) @ v), (weights.log(), v)), 1).calls[
+        0
+    ]
+    np.testing.assert_allclose(call.weights, weights[0], 1e-4, 1e-5)
+
+
 # PyTorch's own modules.
 
 
@@ -818,6 +853,16 @@ def test_threads_that_read_at_once_see_their_own_calls():
         names = [(call.name, call.shape[2:]) for call in agreed(reading, 2).calls]
         assert names == [("0.self_attn", (x.shape[1],) * 2), ("1", (x.shape[1],) * 2)]
     assert F.scaled_dot_product_attention is before
+
+
+def test_a_hook_that_is_not_whole_ends_no_pass_of_another_thread():
+    model = nn.Linear(C, C)
+    handles = [*_Reader().follow_modules(model)]
+    model._forward_pre_hooks_with_kwargs.clear()  # as between the two steps in which PyTorch adds it
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(model, numbers(B, C)).result().shape == (B, C)
+    for handle in handles:
+        handle.remove()
 
 
 def test_a_pooled_map_names_its_blocks():
