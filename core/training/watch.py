@@ -22,18 +22,22 @@ import warnings
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
+from traceback import walk_stack
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 import numpy as np
 import torch
 from torch import Tensor, distributed, nn
+from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from core.entries import refuse_if
+from core.entries import quote, refuse_if
 from core.files import runs_folder, sentence_of
 from core.interpret.trace import Kind
 from core.pretrained.module_reader import read_module
@@ -97,14 +101,34 @@ def watch(
     `folder` is that of the runs, by default the lab's own. The maps are of `inputs`, `model(*inputs)` or
     `model(**inputs)`, by default those of the first forward pass from here on; of the batch the first sequence is read.
     `heads` are those of each layer, by default as many as fit into MAX_WEIGHTS. `tokens` name the rows and columns, and
-    `name` the run. Of several processes the first one watches. ConfigError for what is no module, or every < 1.
+    `name` the run. Of several processes the first one watches. ConfigError for an argument that does not fit.
     """
     refuse_if(
         not isinstance(model, nn.Module),
         f"watch takes the model, a torch.nn.Module, not {type(model).__name__}: watch(model).",
     )
-    refuse_if(every < 1, f"every = {every}; records need at least 1 step between them.")
-    return Watcher(model, every, Path(folder or runs_folder()), inputs, heads, tokens, name)
+    refuse_if(
+        not isinstance(every, int) or every < 1,
+        f"every = {quote(every)}; expected the steps between two records, a whole number from 1.",
+    )
+    refuse_if(
+        not isinstance(inputs, Tensor | Sequence | Mapping | None),
+        f"inputs = {quote(inputs)}; expected a tensor, or what model(*inputs) or model(**inputs) takes.",
+    )
+    numbers = isinstance(heads, Sequence) and all(isinstance(one, int) for one in heads)
+    refuse_if(
+        heads is not None and not (numbers and heads),
+        f"heads = {quote(heads)}; expected the numbers of heads, such as [0, 3], or None for all.",
+    )
+    refuse_if(
+        not isinstance(name, str) or len(name) > LONGEST_NAME,
+        f"name = {quote(name)}; expected a text of at most {LONGEST_NAME} characters.",
+    )
+    runs = Path(folder or runs_folder())
+    refuse_if(
+        Run(runs).exists(), f"folder = {runs} is a run; expected the folder in which runs are made."
+    )
+    return Watcher(model, every, runs, inputs, heads, tokens, name)
 
 
 class Watcher:
@@ -123,25 +147,25 @@ class Watcher:
         tokens: Sequence[str],
         name: str,
     ) -> None:
-        parallel = isinstance(model, nn.DataParallel | DistributedDataParallel)
-        self.model: nn.Module = next(model.children()) if parallel else model
+        inner = getattr(model, "_orig_mod", model)  # of a compiled model
+        parallel = isinstance(inner, nn.DataParallel | DistributedDataParallel)
+        self.model: nn.Module = next(inner.children()) if parallel else model
         self.run, self.steps = Run(folder / new_id()), 0
         self._inputs, self._heads, self._tokens = inputs, heads, tokens
         self._every = self._maps_every = every
         self._losses = list[Any]()
         self._last: Record | None = None
         self._began, self._own = time.perf_counter(), 0.0  # seconds of them that records took
-        kind = type(getattr(self.model, "_orig_mod", self.model))  # of a compiled model
+        kind = type(getattr(self.model, "_orig_mod", self.model))
         self._data, self._lock = WatchedModel(kind.__name__, 0, every), self.run.lock()
-        self._hook = self.model.register_forward_pre_hook(self._see, with_kwargs=True)
-        several = distributed.is_available() and distributed.is_initialized()
-        self._off = {"run"} if several and distributed.get_rank() else set[str]()
+        self._hook = model.register_forward_pre_hook(self._see, with_kwargs=True)
+        spread = distributed.is_available() and distributed.is_initialized()
+        self._several = spread and distributed.get_world_size() > 1
+        self._replica, self._autocast = parallel, _autocast(self._device)
+        self._off = {"records"} if spread and distributed.get_rank() else set[str]()
         if inputs is not None or self._off:
             self._hook.remove()
-        self._try("run", self._create, name)
-        if "run" not in self._off and several and distributed.get_world_size() > 1 and not parallel:
-            # a forward pass of a split model waits for the other processes
-            self._end("maps", "Several processes train this model, so that no maps are read.")
+        self._try("records", self._create, name)
         if inputs is not None:
             self.record()
 
@@ -154,7 +178,7 @@ class Watcher:
         count = sum(weight.numel() for weight in self.model.parameters())
         self._data = replace(self._data, parameters=count)
         data = msgspec.to_builtins(self._data)
-        self.run.create(watched=data, name=name[:LONGEST_NAME] or None)
+        self.run.create(watched=data, name=name or None)
         record_machine(self.run, self._device)
         self._inputs = _copied(self._inputs)
 
@@ -168,7 +192,7 @@ class Watcher:
         A record has the mean of the losses since the one before, and the norms of this step's gradients.
         """
         self.steps += 1
-        if loss is not None and "run" not in self._off:
+        if loss is not None and "records" not in self._off:
             self._losses.append(loss.detach().clone() if isinstance(loss, Tensor) else loss)
         if self.steps % self._every == 0 or self.steps == 1:
             self.record()
@@ -178,26 +202,37 @@ class Watcher:
     ) -> None:
         """Record this step now, with a training loss, a validation loss or a learning rate that the loop knows."""
         now, given = time.perf_counter(), {"train_loss": loss, "loss": validation, "rate": rate}
-        self._try("run", self._record, now, given)
+        self._try("records", self._record, now, given)
         self._own += time.perf_counter() - now
 
-    def _record(self, now: float, figures: dict[str, Any]) -> None:
-        if self._losses and figures["train_loss"] is None:
-            figures["train_loss"] = sum(map(float, self._losses)) / len(self._losses)
+    def _figures(self, given: dict[str, Any]) -> dict[str, float]:
+        if self._losses and given["train_loss"] is None:
+            given["train_loss"] = fmean(map(float, self._losses))
+        return {name: float(value) for name, value in given.items() if value is not None}
+
+    def _record(self, now: float, given: dict[str, Any]) -> None:
+        figures = self._try("losses", self._figures, given) or {}
         last, maps = self._last, dict[str, np.ndarray]()
         self._losses = []
         if last is None or last.step != self.steps:  # the first record of this step
-            norms = self._try("gradients", norms_by_part, self.model) or {}
+            norms = self._try("gradients", self._norms) or {}
             total = math.hypot(*norms.values()) if norms else None
             last = Record(self.steps, gradient=total, gradients=norms)
             if self.steps % self._maps_every == 0 or not self._data.groups:
                 maps = self._try("maps", self._maps) or {}
-        measured: dict[str, Any] = {
-            name: float(value) for name, value in figures.items() if value is not None
-        }
+        odd = next(
+            (one for one in (*figures.values(), last.gradient or 0.0) if not math.isfinite(one)),
+            0.0,
+        )
+        if odd and "numbers" not in self._off:
+            self._end(
+                "numbers",
+                f"At step {self.steps:,} the loss or a gradient is {odd}, which no curve shows.",
+            )
+        more: dict[str, Any] = figures
         self._last = replace(
             last,
-            **measured,
+            **more,
             elapsed=time.perf_counter() - self._began,
             train_seconds=max(0.0, now - self._began - self._own),
             maps=maps,
@@ -210,8 +245,8 @@ class Watcher:
             self.record()
         self._hook.remove()
         message = message or f"Watched for {self.steps:,} steps."
-        self._try("run", self.run.set_status, state, message[:LONGEST_NOTE])
-        self._off.add("run")
+        self._try("records", self.run.set_status, state, message[:LONGEST_NOTE])
+        self._off.add("records")
         self._lock.release()
 
     def __enter__(self) -> Self:
@@ -227,15 +262,35 @@ class Watcher:
         """Copy the inputs of the first forward pass, and leave the model; no compiled code has this in it."""
         if not torch.compiler.is_compiling():
             self._hook.remove()
-            self._inputs = self._try("maps", _named, module, args, kwargs)
+            self._inputs = self._try("maps", _named, self.model, args, kwargs)
+            self._autocast = _autocast(self._device)
+            # as a Trainer gives the model that a DistributedDataParallel of its own runs
+            code = DistributedDataParallel.forward.__code__
+            self._replica |= any(frame.f_code is code for frame, _ in walk_stack(None))
+
+    def _norms(self) -> dict[str, float]:
+        split = any(isinstance(part, FullyShardedDataParallel) for part in self.model.modules())
+        kinds = {
+            type(weight.grad) for weight in self.model.parameters()
+        }  # another one: of a DTensor
+        refuse_if(
+            self._several and (split or not kinds <= {Tensor, type(None)}),
+            "each process has a part of them",
+        )
+        return norms_by_part(self.model)
 
     def _maps(self) -> dict[str, np.ndarray]:
         """The maps of this step by group; the first time run.json says what they are, and what is not read."""
         refuse_if(self._inputs is None, "no forward pass was seen; give watch(model, inputs=…)")
+        refuse_if(
+            self._several and not self._replica,
+            "several processes train it, and only what a DistributedDataParallel runs is whole in each; give that to "
+            "watch, or no inputs=",
+        )
         cuda = {one.device.index for one in self.model.parameters() if one.device.type == "cuda"}
         python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
         try:
-            with torch.random.fork_rng(devices=sorted(cuda)):
+            with torch.random.fork_rng(devices=sorted(cuda)), self._autocast, _Alone():
                 inputs = _copied(self._inputs, self._device)
                 reading = read_module(self.model, inputs, heads=self._heads)
         finally:
@@ -251,6 +306,12 @@ class Watcher:
             for call in reading.calls
             if not call.agrees
         ]
+        if self._tokens and len(self._tokens) not in {
+            size for call in reading.calls for size in call.shape[2:]
+        }:
+            missing.append(
+                f"The {len(self._tokens)} tokens= name no map, as none has so many rows or columns."
+            )
         if stride > 1 or any(len(call.heads) > most for call in reading.calls):
             missing.append(
                 f"Saved are the maps of at most {most} heads of every {stride}. layer, as many as fit; choose heads=, "
@@ -298,10 +359,28 @@ class Watcher:
         why = why.partition("\n")[0][:LONGEST_NOTE]  # torch lists all its backends below
         with suppress(Exception):  # of a folder that is gone; and warnings may be set to be raised
             self._describe(notes=(*self._data.notes, why))
-            if part == "run":
+            if part == "records":
                 self.run.set_status("failed", why)
         with suppress(Warning):
             warnings.warn(f"attention-lab: {why}", RuntimeWarning, stacklevel=2)
+
+
+class _Alone(TorchDispatchMode):
+    """Refuses a call that waits for other processes, which do not make it."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if any(each is not Tensor and each is not nn.Parameter for each in types):
+            return NotImplemented  # its own calls come here, as those of a DTensor
+        refuse_if("c10d" in func.namespace, "it would wait for the other processes")
+        return func(*args, **(kwargs or {}))
+
+
+def _autocast(device: str) -> AbstractContextManager[Any]:
+    """The autocast that is in effect."""
+    kind = torch.device(device).type
+    if not torch.amp.is_autocast_available(kind):
+        return nullcontext()
+    return torch.autocast(kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind))
 
 
 def _named(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

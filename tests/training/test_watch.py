@@ -9,6 +9,7 @@ import types
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import distributed, nn
+from torch.distributed import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 
 from core.entries import ConfigError
 from core.runs.archive import write_tensorboard
@@ -258,12 +261,18 @@ def test_what_has_no_maps_says_so(tmp_path, layer):
     assert watcher.run.records()[0].train_loss == 1.0
 
 
-def test_what_cannot_be_watched_is_refused():
+def test_what_cannot_be_watched_is_refused(tmp_path):
+    Run(tmp_path).create()  # a run, not the folder of runs
     nothing: Any = 3
     with pytest.raises(ConfigError, match=r"takes the model, a torch\.nn\.Module, not int"):
         watch(nothing)
-    with pytest.raises(ConfigError, match="every = 0"):
-        watch(Model(), every=0)
+    given: dict[str, Any]
+    for given in (
+        {"every": 0}, {"every": 2.5}, {"heads": []}, {"heads": "all"}, {"heads": 1}, {"inputs": 3},
+        {"name": 80 * "long "}, {"folder": tmp_path},
+    ):  # fmt: skip
+        with pytest.raises(ConfigError, match=f"{next(iter(given))} = "):
+            watch(Model(), **given)
 
 
 def test_end_of_a_block_tells_the_error(tmp_path):
@@ -334,20 +343,107 @@ def test_server_leaves_a_live_one_alone(tmp_path, monkeypatch):
         assert watcher.run.status().state == "running" and watcher.run.status().pid is None
 
 
-def test_other_processes_of_a_training_write_nothing(tmp_path, monkeypatch):
-    spread = types.SimpleNamespace(
-        is_available=lambda: True, is_initialized=lambda: True, get_rank=lambda: 1,
-        get_world_size=lambda: 2,
+def spread(rank: int, folder: Path) -> dict[str, Any]:
+    """A training by two processes, unwatched and watched in several ways; what each then has."""
+    distributed.init_process_group(
+        "gloo", init_method=(folder / "meeting").as_uri(), rank=rank, world_size=2, timeout=timedelta(0, 60)
     )  # fmt: skip
-    monkeypatch.setattr(module, "distributed", spread)
-    _, _, watcher = loop(begin=lambda model: watch(model, 2, tmp_path))
-    watcher.close()
-    assert not [*tmp_path.iterdir()]
-    spread.get_rank = lambda: 0
-    with pytest.warns(RuntimeWarning, match="Several processes"):
-        _, _, watcher = loop(begin=lambda model: watch(model, 2, tmp_path))
-    watcher.close()
-    assert watcher.run.records() and not watcher.run.frame_steps()
+    result = {}
+    for way in ("unwatched", "given", "within", "waits", "split"):
+        seed()
+        inner = Model()
+        if way == "waits":  # for the other process, in each forward pass
+            inner.register_forward_hook(lambda *_: distributed.all_reduce(torch.ones(1)))
+        if way == "split":
+            model: nn.Module = fully_shard(inner, mesh=init_device_mesh("cpu", (2,)))
+        else:
+            model = nn.parallel.DistributedDataParallel(inner)
+
+        def begin(model: nn.Module, way: str = way, inner: nn.Module = inner) -> Any:
+            torch.manual_seed(rank)  # other batches in each
+            of = inner if way == "within" else model  # as transformers' Trainer has it
+            return None if way == "unwatched" else watch(of, 2, folder / "runs", name=way)
+
+        _, losses, watcher = loop(3, begin, model)
+        if watcher is not None:
+            watcher.close()
+            assert not any(part._forward_pre_hooks for part in inner.modules()) or way == "split"
+        result[way] = inner, losses, watcher
+    distributed.destroy_process_group()
+    return result
+
+
+def test_two_processes_are_watched_by_the_first(tmp_path):
+    code = f"from pathlib import Path; from tests.training.test_watch import spread; spread(1, Path({str(tmp_path)!r}))"
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT) as other:
+            try:
+                result = spread(0, tmp_path)
+            finally:
+                other.kill() if sys.exc_info()[0] else other.wait()
+    assert other.returncode == 0
+    runs = {run.name: run for run in list_runs(tmp_path / "runs")}
+    assert [*runs] == ["given", "within", "waits", "split"]  # one each
+    plain, losses, _ = result["unwatched"]
+    for way in ("given", "within", "waits"):
+        model, same, watcher = result[way]
+        assert same == losses and watcher.run == runs[way]
+        for one, other_one in zip(plain.parameters(), model.parameters(), strict=True):
+            assert torch.equal(one, other_one)
+        norm = nn.utils.get_total_norm([one.grad for one in model.parameters()])
+        assert runs[way].records()[-1].gradient == pytest.approx(float(norm), rel=1e-4)
+        assert runs[way].frame_steps() == ([] if way == "waits" else [1, 2])
+    notes = {way: " ".join(WatchedModel.of(run).notes) for way, run in runs.items()}
+    assert not notes["given"] and not notes["within"]
+    assert "wait for the other processes" in notes["waits"]
+    assert "each process has a part" in notes["split"] and "several processes" in notes["split"]
+    assert [record.gradient for record in runs["split"].records()] == [None] * 3
+    assert sum("attention-lab" in str(each.message) for each in told) == 3
+
+
+class HalfOnly(Model):
+    """A model whose attention takes bfloat16 alone, as fast kernels do."""
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        x = self.embed(ids)
+        q, k, v = self.blocks[0].qkv(x).chunk(3, -1)
+        assert q.dtype == torch.bfloat16
+        return self.head(F.scaled_dot_product_attention(q[:, None], k[:, None], v[:, None])[:, 0])
+
+
+def test_maps_are_read_in_the_autocast_of_the_training(tmp_path):
+    ids, model = torch.arange(5)[None], HalfOnly()
+    with watch(model, 1, tmp_path) as seen:
+        with torch.autocast("cpu", torch.bfloat16):
+            loss = model(ids).float().square().mean()
+        seen.step(loss)
+    with torch.autocast("cpu", torch.bfloat16):
+        given = watch(model, 1, tmp_path, ids)
+    given.step(loss)
+    assert seen.run.frame_steps() == [1] and given.run.frame_steps() == [0, 1]
+
+
+def test_compiled_around_its_processes_or_not(tmp_path):
+    model: Any = torch.compile(Model(), backend="eager")
+    with pytest.warns(UserWarning, match="trace"), watch(model, 1, tmp_path) as watcher:
+        model(ids=torch.arange(5)[None])
+        watcher.step(1.0)
+    data = WatchedModel.of(watcher.run)
+    assert data.model == "Model" and data.groups[0].layers == ("blocks.0", "blocks.1")
+    assert not model._forward_pre_hooks
+
+
+def test_what_is_not_used_is_told(tmp_path):
+    model, ids = Model(), torch.arange(5)[None]
+    with watch(model, 1, tmp_path, ids, tokens=["a", "b"]) as watcher:
+        with pytest.warns(RuntimeWarning, match="losses of this training are not watched"):
+            watcher.step(torch.ones(2))
+        with pytest.warns(RuntimeWarning, match="At step 2 .* is inf"):
+            next(model.parameters()).grad = torch.full((12, 8), torch.inf)
+            watcher.step()
+    assert "2 tokens= name no map" in WatchedModel.of(watcher.run).notes[0]
+    assert [record.step for record in watcher.run.records()] == [0, 1, 2]  # the rest goes on
 
 
 def test_trainer_is_watched(tmp_path):
