@@ -175,7 +175,6 @@ WATCHED = "This run is watched in a loop of its own: the lab has its numbers and
 
 def actions(selected: Sequence[RunSummary]) -> None:
     first, count = selected[0], len(selected)
-    elsewhere = FINE_TUNED if first.tuned else WATCHED if first.watched else ""
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         step = lab.step_of("train" if first.tuned is None else "fine_tune")
         st.page_link(
@@ -211,10 +210,12 @@ def actions(selected: Sequence[RunSummary]) -> None:
             icon=":material/download:",
             key=f"runs:download:{first.run.id}",
             on_click="ignore",
-            disabled=first.config is None and model is None,
+            disabled=not (first.config or first.watched or model),
             help="A zip file of the fine-tuned model, a folder for transformers"
             if first.tuned
-            else elsewhere or "A zip file of settings, records, maps and weights",
+            else "A zip file of records and maps"
+            if first.watched
+            else "A zip file of settings, records, maps and weights",
         )
         # Each selection has another popover: one that stayed open would hold the button that deletes the next run.
         with st.popover("More", icon=":material/tune:", key=f"runs:more:{first.run.id}:{count}"):

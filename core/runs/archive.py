@@ -36,8 +36,10 @@ from core.interpret.trace import Kind
 from core.models import build_model, map_tokens
 from core.runs.machine import line, valid
 from core.runs.runs import LONGEST_NAME, Run, draft_folder, new_run
+from core.serialization import read
 from core.tasks import make_task, reading
 from core.training import BOUNDS, OPTIMIZERS, Record, RunConfig, axis_tokens, read_counters
+from core.training.watch import WatchedModel
 
 # Checks of an uploaded run's files raise a ValueError that names the file and the mistake.
 LONGEST_HEADER = 1_000_000  # bytes of a safetensors header; ours have some thousands
@@ -46,11 +48,15 @@ OPTIMIZER_STATE = re.compile(r"optimizer\.([0-9]{1,5})\.[^\W\d]\w*")
 MAX_RECORDS = int(BOUNDS["steps"][1]) + 2
 
 
-def read_config(path: Path) -> tuple[RunConfig, dict[str, Any]]:
-    """The config in a run.json, and the whole object."""
+def read_config(path: Path) -> tuple[RunConfig | WatchedModel, dict[str, Any]]:
+    """The config in a run.json, or the model of a watched run, and the whole object."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         refuse_if(not isinstance(data, dict), "it is not an object")
+        if "watched" in data:
+            large = path.stat().st_size > LONGEST_LINE
+            refuse_if(large, f"it is larger than {LONGEST_LINE:,} bytes")
+            return read(data["watched"], WatchedModel, "A watched run"), data
         return RunConfig.from_json(data.get("config")), data
     except (ConfigError, ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         raise ValueError(f"run.json does not describe a run: {error}") from error
@@ -98,6 +104,24 @@ def frames(run: Run, config: RunConfig) -> None:
             refuse_if(
                 usual != shape[:2] or not 0 < shape[0] * shape[1] <= 12 * 64,
                 f"{where}: {name} has {shape[:2]} layers and heads; other frames {usual}.",
+            )
+
+
+def watched_frames(run: Run, model: WatchedModel) -> None:
+    """Check that frames hold the maps that run.json describes, and that there are no weights."""
+    refuse_if(run.checkpoint_steps(), "A watched run has no weights; the zip holds checkpoints.")
+    sizes = {
+        f"{at}:{group.kind}": tuple(
+            map(len, (group.layers, group.heads, group.rows, group.columns))
+        )
+        for at, group in enumerate(model.groups)
+    }
+    for step in run.frame_steps():
+        where = f"frames/{step:06d}.safetensors"
+        for name, (kind, shape) in tensors(run.frame_path(step), where)[0].items():
+            refuse_if(
+                kind != "F16" or shape != sizes.get(name),
+                f"{where}: {name[:40]} is {kind} {shape}; expected F16 {sizes.get(name, '')} by run.json.",
             )
 
 
@@ -168,7 +192,7 @@ MAX_FILES = 5_000
 MAX_TEXT = 500  # characters of a status message
 NAMES = re.compile(
     r"(?:[^/\\\0]{1,100}/)?((?:run|status)\.json|metrics\.jsonl"
-    r"|(?:frames|checkpoints)/[0-9]{6}\.safetensors|data/[0-9a-f]{64}\.txt)"
+    r"|(?:frames|checkpoints)/(?:[0-9]{6}|[1-9][0-9]{6,8})\.safetensors|data/[0-9a-f]{64}\.txt)"
 )
 FOLDERS = re.compile(r"(?:[^/\\\0]{1,100}/)?(?:frames/|checkpoints/|data/)?")
 FLAT = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
@@ -179,8 +203,8 @@ def pack(run: Run) -> bytes:
 
     ValueError when its config cannot be read, or the rest alone is larger than `unpack` accepts.
     """
-    carried, status = ("name", "created", "parent", "machines"), run.status()
-    metadata = {"config": run.config().to_json()}
+    carried, status = ("name", "created", "parent", "machines", "watched"), run.status()
+    metadata = {} if run.job == "watched" else {"config": run.config().to_json()}
     metadata |= {key: value for key, value in run.metadata().items() if key in carried}
     texts = {
         "run.json": json.dumps(metadata, indent=1).encode(),
@@ -239,16 +263,20 @@ def unpack(data: bytes | BinaryIO, root: Path | None = None, max_bytes: int | No
         reading.note(folder, verify=True)
         config, metadata = read_config(folder / "run.json")
         records = read_records(folder / "metrics.jsonl")
-        frames(draft, config)
-        checkpoints(draft, config)
+        if isinstance(config, WatchedModel):
+            watched_frames(draft, config)
+        else:
+            frames(draft, config)
+            checkpoints(draft, config)
         status, parent = draft.status(), None
         match metadata.get("parent"):
             case {"run": str(name), "step": int(step)} if type(step) is int and 0 <= step <= 10**9:
                 parent = {"run": name[:LONGEST_NAME], "step": step}
         with new_run(
-            config,
+            config if isinstance(config, RunConfig) else None,
             root,
             uploaded=time.time(),
+            watched=metadata.get("watched"),
             name=text_of(metadata.get("name"), LONGEST_NAME) or None,
             parent=parent,
             machines=valid(metadata.get("machines")) or None,

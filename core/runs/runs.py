@@ -233,15 +233,17 @@ def new_id() -> str:
 
 
 def create_run(
-    config: RunConfig, root: Path | None = None, path: Path | None = None, **more: object
+    config: RunConfig | None, root: Path | None = None, path: Path | None = None, **more: object
 ) -> Run:
     """A new run's folder under `root` with a fresh id, or exactly at `path`; `more` goes into run.json (name, parent,
-    sweep)."""
+    sweep; watched, of a run without a config)."""
     run = Run(path or (root or runs_folder()) / new_id())
     try:
         for folder in ("frames", "checkpoints"):
             (run.path / folder).mkdir(parents=True, exist_ok=True)
-        run.create(config=config.with_stored_data(run.path).to_json(), **more)
+        if config is not None:
+            more["config"] = config.with_stored_data(run.path).to_json()
+        run.create(**more)
     except OSError:
         if path is None:
             remove_tree(run.path)  # on a full disk, half a folder
@@ -338,7 +340,7 @@ def draft_folder(root: Path | None = None) -> Iterator[Path]:
 
 
 @contextmanager
-def new_run(config: RunConfig, root: Path | None = None, **more: Any) -> Iterator[Run]:
+def new_run(config: RunConfig | None, root: Path | None = None, **more: Any) -> Iterator[Run]:
     """A draft run to be filled; it joins the other runs under a new id when the block ends."""
     with draft_folder(root) as folder:
         run = create_run(config, path=folder / new_id(), **more)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
+import msgspec
 import numpy as np
 import pytest
 import torch
@@ -20,7 +21,7 @@ from streamlit.testing.v1 import AppTest
 from core.attention import Choice, ConfigError
 from core.models import ModelConfig
 from core.runs import store
-from core.runs.archive import pack
+from core.runs.archive import pack, unpack
 from core.runs.runs import Run, create_run, deleted_runs, find_run, list_runs
 from core.runs.store import copier, copy_now
 from core.runs.sweeps import Outcome, Sweep, create_sweep, list_sweeps
@@ -41,7 +42,7 @@ from core.tasks import TaskConfig, make_task
 from core.training import Prediction, Record, recommended, sweeps as settings
 from core.training.seed_stats import Line, SeedStats
 from core.training.sweeps import SweepConfig, buildable, vary
-from core.training.watch import watch
+from core.training.watch import WatchedModel, watch
 from dashboard.draw import (
     compare_runs as draw_compared,
     curves as draw_sweeps,
@@ -923,12 +924,39 @@ def test_a_watched_run_shows_its_curves_and_maps():
     assert_case(app, Case(says=["self_attn, head 1"], query={head: "1"}))
     assert_case(open_page(run.id, **{head: "1"}), Case(says=["self_attn, head 1"]))
     for button in (*app.get("button"), *app.get("download_button")):
-        if re.search("duplicate$|download:", button.proto.id):
+        if re.search("duplicate$", button.proto.id):
             assert button.proto.disabled and button.proto.help.startswith("This run is watched")
+        if re.search("download:", button.proto.id):
+            assert (
+                not button.proto.disabled and button.proto.help == "A zip file of records and maps"
+            )
     assert [one.proto.disabled for one in app.get("page_link") if one.proto.label == "Open"] == [
         True
     ]
     assert draw_runs.names_of([summarize(run)]) == ["mine"]
+
+
+def test_a_watched_run_comes_back_from_its_zip():
+    run = watched(name="mine")
+    again = unpack(pack(run))
+    assert again.id != run.id and again.name == "mine" and again.job == "watched"
+    assert (again.records(), again.status().state) == (run.records(), "finished")
+    assert WatchedModel.of(again) == (model := WatchedModel.of(run))
+    assert again.frame_steps() == run.frame_steps() == [0, 2, 4]
+    assert np.array_equal(again.frame(4)["0:self"], run.frame(4)["0:self"])
+    assert_case(open_page(again.id), Case(says=["Gradient norm by part", "self_attn, head 0"]))
+    for groups, why in (
+        ((replace(model.groups[0], heads=(0,)),), "expected F16 (1, 1, 4, 4)"),
+        (["x"], "groups"),
+    ):
+        run.update_metadata(watched=msgspec.to_builtins(replace(model, groups=groups)))
+        with pytest.raises(ValueError, match=re.escape(why)):
+            unpack(pack(run))
+    run.update_metadata(watched=msgspec.to_builtins(model))
+    run.checkpoint_path(4).parent.mkdir()
+    run.checkpoint_path(4).write_bytes(b"weights")
+    with pytest.raises(ValueError):
+        unpack(pack(run))
 
 
 def test_a_watched_run_without_maps_says_why():
