@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import reprlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields
 from typing import Any, Literal, Protocol, TypeGuard
 
@@ -167,6 +167,32 @@ def variants(params: Sequence[Param]) -> list[dict[str, Value]]:
         values = [value for value in param.choices or flags if value not in (None, param.default)]
         tried += [{param.key: value} for value in values]
     return tried
+
+
+def param_complaints(params: object, owner: str) -> Iterator[str]:
+    """Sentences about the parameters of an entry from outside, of which a page could draw no control.
+
+    ConfigError for a default that its parameter does not allow.
+    """
+    if not isinstance(params, tuple) or not all(isinstance(param, Param) for param in params):
+        yield f"{owner}: params = {quote(params)}; expected a tuple of Param, as in (Param(…),)."
+        return
+    for param in params:
+        checks = [
+            (
+                param.key.isidentifier() and param.key not in ("key", "parts"),
+                f"a parameter's key is {quote(param.key)}; expected a name other than key and parts",
+            ),
+            (bool(param.meaning), f"{param.key} has no meaning, which pages show as its help"),
+            (
+                param.has_slider,
+                f"{param.key} is a number without low, high and step, of which its slider is made",
+            ),
+        ]
+        yield from (f"{owner}: {text}." for fits, text in checks if not fits)
+        param.check(param.default, owner)
+    if len({param.key for param in params}) < len(params):
+        yield f"{owner} has two parameters of one key."
 
 
 def _is_number(value: object) -> TypeGuard[int | float]:

@@ -126,6 +126,7 @@ def test_set_changes_the_run_that_a_sweep_varies(file, tmp_path, monkeypatch, ca
         ("recipe nothing", "expected one of"),
         ("recipe reverse --set length=900", "length"),
         ("recipe reverse --data {0}/fruit.csv", "generates its data"),
+        ("recipe own_text decoder --nanogpt", "leave out decoder"),
         ("recipe iris transformer", "take one of classifier, one_token"),
         ("recipe own_table --data {0}/fruit.csv --set label=price", "no such column"),
         ("recipe own_table --data {0}/broken.csv", "Line 2 is not UTF-8"),

@@ -34,7 +34,7 @@ from core.entries import (
     Cost,
     Entry,
     LayerConfig,
-    Param,
+    param_complaints,
     quote,
     refuse_if,
     variants,
@@ -309,29 +309,9 @@ def _complaints(axis: str, entry: Entry, owner: str) -> Iterator[str]:
             )
             for one in entry.reads
         ),
-        (
-            isinstance(entry.params, tuple)
-            and all(isinstance(param, Param) for param in entry.params),
-            f"params = {quote(entry.params)}; expected a tuple of Param, as in (Param(…),)",
-        ),
     ]
     yield from (f"{owner}: {text}." for fits, text in checks if not fits)
-    for param in entry.params:
-        checks = [
-            (
-                param.key.isidentifier() and param.key not in ("key", "parts"),
-                f"a parameter's key is {quote(param.key)}; expected a name other than key and parts",
-            ),
-            (bool(param.meaning), f"{param.key} has no meaning, which pages show as its help"),
-            (
-                param.has_slider,
-                f"{param.key} is a number without low, high and step, of which its slider is made",
-            ),
-        ]
-        yield from (f"{owner}: {text}." for fits, text in checks if not fits)
-        param.check(param.default, owner)
-    if len({param.key for param in entry.params}) < len(entry.params):
-        yield f"{owner} has two parameters of one key."
+    yield from param_complaints(entry.params, owner)
 
 
 def _try_out(axis: str, entry: Entry) -> None:

@@ -313,18 +313,19 @@ def start(
 ) -> Sweep:
     """The sweep of that name or file, or a new one of the config in the file, saved at `to` or among the others.
 
-    The file describes a sweep, or a run to be varied by `changes`; `settings` change that run. Raises ConfigError and
-    OSError.
+    The file describes a sweep, or a run to be varied by `changes`; `settings` change that run. A sweep that there is goes
+    on as it is. Raises ConfigError and OSError.
     """
-    if sweep := find_sweep(file):
-        return sweep
-    data = json.loads(Path(file).read_text("utf-8"))
+    sweep = find_sweep(file)
+    data = sweep.data() if sweep else json.loads(Path(file).read_text("utf-8"))
     refuse_if(
         not isinstance(data, dict),
         "A sweep is described by an object with base, axis, values and seeds.",
     )
-    if "outcomes" in data:
-        return Sweep(Path(file))
+    if sweep or "outcomes" in data:
+        given = [*changes, *(settings or ()), *(["to"] if to else [])]
+        refuse_if(given, f"{file} has begun, and goes on as it is: leave out {', '.join(given)}.")
+        return sweep or Sweep(Path(file))
     data = data.get("config", data)
     data = data if "base" in data else {"base": data}
     if settings:

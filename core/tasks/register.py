@@ -3,13 +3,14 @@
 import dataclasses
 import math
 import sys
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from core import plugins
-from core.entries import KEY, ConfigError, Param, quote, refuse_if, variants
+from core.entries import KEY, ConfigError, param_complaints, quote, refuse_if, variants
 from core.models import ModelConfig, build_model
 from core.tasks.base import UNK, Batch, Example, Task, Vocabulary, task_of
 from core.tasks.config import MEASURED, METRICS, TASKS, Metric, TaskConfig, TaskEntry
@@ -82,16 +83,7 @@ def _problem(entry: TaskEntry, before: TaskEntry | None) -> str:
             callable(entry.build),
             f"build = {quote(entry.build)}; expected a function of a TaskConfig",
         ),
-        (all(isinstance(one, Param) for one in entry.params), "params is a tuple of Param"),
         (all(isinstance(one, Metric) for one in entry.metrics), "metrics is a tuple of Metric"),
-        *(
-            (
-                one.has_slider,
-                f"{one.key} is a number without low, high and step, of which its slider is made",
-            )
-            for one in entry.params
-            if isinstance(one, Param)
-        ),
         *(
             (
                 bool(KEY.fullmatch(one.key)) and callable(one.of) and one.unit in HIGHEST,
@@ -101,12 +93,16 @@ def _problem(entry: TaskEntry, before: TaskEntry | None) -> str:
             if isinstance(one, Metric)
         ),
         *(
-            (one.key not in taken, f"the metric {one.key} is measured already; take another key")
-            for one in entry.metrics
+            (
+                one.key not in {*taken, *(other.key for other in entry.metrics[:at])},
+                f"the metric {one.key} is measured already; take another key",
+            )
+            for at, one in enumerate(entry.metrics)
             if isinstance(one, Metric)
         ),
     ]
-    return next((f"{owner}: {text}." for fits, text in checks if not fits), "")
+    problems = (f"{owner}: {text}." for fits, text in checks if not fits)
+    return next(chain(problems, param_complaints(entry.params, owner)), "")
 
 
 def _try_out(entry: TaskEntry) -> None:

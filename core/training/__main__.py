@@ -75,6 +75,7 @@ def recipe(
         data is not None and "data" not in known,
         f"task = {task} generates its data; --data goes with own_text, own_pairs and own_table.",
     )
+    refuse_if(nano and model is not None, f"--nanogpt is a decoder's recipe; leave out {model}.")
     params |= {
         name: put_if_long(text) for name, text in command_line.text_of(data, encoding).items()
     }

@@ -98,6 +98,10 @@ class SweepConfig:
         values = tuple(_value(self.axis, value) for value in self.values)
         object.__setattr__(self, "values", values)
         sizes = [("values", values, VALUES), ("seeds", self.seeds, SEEDS)]
+        refuse_if(
+            not self.second and (self.paired or self.second_values),
+            "second_values and paired are of a second setting; say which by second.",
+        )
         if self.second:
             name_of(self.second, self.base.task)
             others = tuple(_value(self.second, value) for value in self.second_values)

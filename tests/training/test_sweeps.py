@@ -120,6 +120,9 @@ def test_two_axes_are_every_combination_or_one_for_each():
     assert rates(each_its_own) == [("dot", 1e-3), ("general", 3e-2)]
     for config in (every, each_its_own):
         assert SweepConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
+    for alone in ({"paired": True}, {"second_values": (1e-3, 3e-2)}):
+        with pytest.raises(ConfigError, match="are of a second setting"):
+            sweep_config(**alone)
     kinds = sweep_config(axis="learning_rate", values=(1e-3, 2e-3), second="kind",
                          second_values=("transformer", "decoder"))  # fmt: skip
     assert kinds.run(3, 0).learning_rate == 2e-3, "a kind's own recipe does not replace it"
@@ -453,6 +456,8 @@ def test_a_shell_trains_a_sweep_and_goes_on_with_it(folder, capsys, monkeypatch)
     assert sweep.outcomes()[1, 1].measures == first[1, 1].measures, (
         "the same seed, the same numbers"
     )
+    with pytest.raises(ConfigError, match="goes on as it is: leave out seeds, steps, to"):
+        sweeps.start(str(saved), {"seeds": [0, 1, 2]}, folder / "other.json", {"steps": 5})
     lines = summary(sweep)
     assert lines[0].startswith("8:  2 of 2 seeds  ") and "  loss " in lines[0]
     assert lines[-1].startswith("8 - 16: ") and "  n 2  " in lines[-1]
