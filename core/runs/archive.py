@@ -36,7 +36,6 @@ from core.interpret.trace import Kind
 from core.models import build_model, map_tokens
 from core.runs.machine import line, valid
 from core.runs.runs import LONGEST_NAME, Run, draft_folder, new_run
-from core.serialization import read
 from core.tasks import make_task, reading
 from core.training import BOUNDS, OPTIMIZERS, Record, RunConfig, axis_tokens, read_counters
 from core.training.watch import WatchedModel
@@ -56,7 +55,7 @@ def read_config(path: Path) -> tuple[RunConfig | WatchedModel, dict[str, Any]]:
         if "watched" in data:
             large = path.stat().st_size > LONGEST_LINE
             refuse_if(large, f"it is larger than {LONGEST_LINE:,} bytes")
-            return read(data["watched"], WatchedModel, "A watched run"), data
+            return WatchedModel.of(Run(path.parent)), data
         return RunConfig.from_json(data.get("config")), data
     except (ConfigError, ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         raise ValueError(f"run.json does not describe a run: {error}") from error

@@ -436,7 +436,8 @@ def LightningWatch(every: int = 100, **options: Any) -> "Callback":
 
     class Watching(Callback):
         def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-            self.watcher = watch(pl_module, every, **options)
+            # what a DistributedDataParallel runs, where one does
+            self.watcher = watch(trainer.model, every, **options)
             self.watcher.steps = trainer.global_step
 
         def on_train_batch_end(

@@ -8,7 +8,6 @@ import json
 import math
 import re
 import textwrap
-import zipfile
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import msgspec
 import numpy as np
 
+from core.files import zip_files
 from core.latex import latex
 from dashboard.draw.attention_view import READS, allowed_bits, labels, packed
 from dashboard.draw.components import COMPONENTS, Component, bundle, bundle_all, css_of
@@ -368,17 +368,9 @@ def paper_file(picture: Picture, millimetres: float, file_format: str) -> bytes:
     NotForPaper says what is too wide or too tall.
     """
     job = {"format": file_format, "millimetres": millimetres}
-    parts = paper_parts(picture, millimetres)
-    files = render(
-        {str(at): paper_drawing(part, millimetres) | job for at, part in enumerate(parts, 1)}
-    )
-    if len(parts) == 1:
-        return files["1"]
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in files.items():
-            archive.writestr(f"{name}.{file_format}", data)
-    return out.getvalue()
+    drawings = [paper_drawing(part, millimetres) for part in paper_parts(picture, millimetres)]
+    files = render({f"{at}.{file_format}": one | job for at, one in enumerate(drawings, 1)})
+    return zip_files("figures", files) if len(files) > 1 else files[f"1.{file_format}"]
 
 
 def paper_parts(picture: Picture, millimetres: float) -> list[Picture]:

@@ -1160,7 +1160,7 @@ def test_many_maps_are_no_taller_than_a_page(picture, millimetres, count, words)
 def test_several_figures_are_a_zip(monkeypatch):
     monkeypatch.setattr(picture_files, "render", lambda jobs: dict.fromkeys(jobs, b"drawn"))
     data = paper_file(on_scales(12), 85.0, "svg")
-    assert zipfile.ZipFile(io.BytesIO(data)).namelist() == ["1.svg", "2.svg"]
+    assert zipfile.ZipFile(io.BytesIO(data)).namelist() == ["figures/1.svg", "figures/2.svg"]
 
 
 def test_rows_of_a_chart_have_room_on_a_page():

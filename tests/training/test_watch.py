@@ -473,7 +473,8 @@ def test_trainer_is_watched(tmp_path):
 def test_lightning_is_watched(tmp_path, monkeypatch):
     callback: Any = LightningWatchOf(monkeypatch)(2, folder=tmp_path)
     model, ids = Model(), torch.arange(5)[None]
-    trainer = types.SimpleNamespace(
+    trainer: Any = types.SimpleNamespace(
+        model=model,
         global_step=0,
         sanity_checking=False,
         accumulate_grad_batches=2,
