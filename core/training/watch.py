@@ -158,7 +158,7 @@ class Watcher:
         self._began, self._own = time.perf_counter(), 0.0  # seconds of them that records took
         kind = type(getattr(self.model, "_orig_mod", self.model))
         self._data, self._lock = WatchedModel(kind.__name__, 0, every), self.run.lock()
-        self._hook = model.register_forward_pre_hook(self._see, with_kwargs=True)
+        self._hook = model.register_forward_pre_hook(_Hook(self._see), with_kwargs=True)
         spread = distributed.is_available() and distributed.is_initialized()
         self._several = spread and distributed.get_world_size() > 1
         self._replica, self._autocast = parallel, _autocast(self._device)
@@ -175,10 +175,7 @@ class Watcher:
         # before there is a run, which would wait for a worker; without the number of this process, by which a server
         # ends a worker that does not stop
         self.run.set_status("running")
-        count = sum(weight.numel() for weight in self.model.parameters())
-        self._data = replace(self._data, parameters=count)
-        data = msgspec.to_builtins(self._data)
-        self.run.create(watched=data, name=name or None)
+        self.run.create(watched=msgspec.to_builtins(self._data), name=name or None)
         record_machine(self.run, self._device)
         self._inputs = _copied(self._inputs)
 
@@ -220,6 +217,9 @@ class Watcher:
             last = Record(self.steps, gradient=total, gradients=norms)
             if self.steps % self._maps_every == 0 or not self._data.groups:
                 maps = self._try("maps", self._maps) or {}
+            if self._last is None:  # after a pass, in which lazy layers get theirs
+                count = sum(weight.numel() for weight in self.model.parameters())
+                self._describe(parameters=count)
         odd = next(
             (one for one in (*figures.values(), last.gradient or 0.0) if not math.isfinite(one)),
             0.0,
@@ -259,14 +259,13 @@ class Watcher:
         return self.close(state, f"Ended at step {self.steps:,}: {type(error).__name__} {error}")
 
     def _see(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Copy the inputs of the first forward pass, and leave the model; no compiled code has this in it."""
-        if not torch.compiler.is_compiling():
-            self._hook.remove()
-            self._inputs = self._try("maps", _named, self.model, args, kwargs)
-            self._autocast = _autocast(self._device)
-            # as a Trainer gives the model that a DistributedDataParallel of its own runs
-            code = DistributedDataParallel.forward.__code__
-            self._replica |= any(frame.f_code is code for frame, _ in walk_stack(None))
+        """Copy the inputs of the first forward pass, and leave the model."""
+        self._hook.remove()
+        self._inputs = self._try("maps", _named, self.model, args, kwargs)
+        self._autocast = _autocast(self._device)
+        # as a Trainer gives the model that a DistributedDataParallel of its own runs
+        code = DistributedDataParallel.forward.__code__
+        self._replica |= any(frame.f_code is code for frame, _ in walk_stack(None))
 
     def _norms(self) -> dict[str, float]:
         split = any(isinstance(part, FullyShardedDataParallel) for part in self.model.modules())
@@ -363,6 +362,20 @@ class Watcher:
                 self.run.set_status("failed", why)
         with suppress(Warning):
             warnings.warn(f"attention-lab: {why}", RuntimeWarning, stacklevel=2)
+
+
+class _Hook:
+    """What is called before a forward pass; no compiled code, and no copy or file of the model, has it."""
+
+    def __init__(self, see: Callable[..., None] | None = None) -> None:
+        self.see = see
+
+    def __call__(self, *given: Any) -> None:
+        if self.see is not None and not torch.compiler.is_compiling():
+            self.see(*given)
+
+    def __reduce__(self) -> tuple[type[Self], tuple[()]]:
+        return type(self), ()
 
 
 class _Alone(TorchDispatchMode):

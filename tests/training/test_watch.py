@@ -1,5 +1,6 @@
 """Watching a training of one's own: what a run's folder then holds, and that nothing of theirs is changed."""
 
+import io
 import os
 import random
 import re
@@ -117,6 +118,28 @@ def test_no_hook_is_left(tmp_path):
             pass
         model(torch.ones(1, 3).long())
     assert not any(part._forward_pre_hooks or part._forward_hooks for part in model.modules())
+
+
+def test_a_copy_of_the_model_is_not_watched(tmp_path):
+    model, ids = Model(), torch.arange(5)[None]
+    with watch(model, 1, tmp_path) as watcher:
+        averaged, file = torch.optim.swa_utils.AveragedModel(model), io.BytesIO()
+        torch.save(model, file)
+        for copied in (averaged, torch.load(io.BytesIO(file.getvalue()), weights_only=False)):
+            copied(ids + 1)
+        model(ids)
+        watcher.step(1.0)
+        averaged(ids + 1)
+    assert torch.equal(watcher._inputs[0], ids)
+
+
+def test_lazy_layers_are_counted_after_a_pass(tmp_path):
+    model = nn.Sequential(nn.LazyLinear(8), nn.TransformerEncoderLayer(8, 2, 8))
+    with watch(model, 1, tmp_path) as watcher:
+        model(torch.rand(4, 2, 3))
+        watcher.step(1.0)
+    data = WatchedModel.of(watcher.run)
+    assert data.parameters == sum(one.numel() for one in model.parameters()) and not data.notes
 
 
 def test_records_are_what_the_loop_had(tmp_path):
