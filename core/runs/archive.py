@@ -53,8 +53,9 @@ def read_config(path: Path) -> tuple[RunConfig | WatchedModel, dict[str, Any]]:
         data = json.loads(path.read_text(encoding="utf-8"))
         refuse_if(not isinstance(data, dict), "it is not an object")
         if "watched" in data:
-            large = path.stat().st_size > LONGEST_LINE
-            refuse_if(large, f"it is larger than {LONGEST_LINE:,} bytes")
+            refuse_if(
+                path.stat().st_size > LONGEST_LINE, f"it has more than {LONGEST_LINE:,} bytes"
+            )
             return WatchedModel.of(Run(path.parent)), data
         return RunConfig.from_json(data.get("config")), data
     except (ConfigError, ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
