@@ -77,7 +77,15 @@ def test_a_snippet_prints(block, words, tmp_path, monkeypatch, capsys):
 
 
 def test_a_module_is_read(tmp_path, monkeypatch, capsys):
-    block, _ = snippets("read-your-model.md")  # the second names a function of the reader's own
+    short, block, _ = snippets(
+        "read-your-model.md"
+    )  # the last names a function of the reader's own
+    names = {
+        "model": torch.nn.TransformerEncoderLayer(8, 2, batch_first=True),
+        "inputs": torch.ones(1, 3, 8),
+    }
+    exec(compile(short, "docs", "exec"), names)
+    assert names["weights"].shape == (2, 3, 3)
     printed = run(block, tmp_path, monkeypatch, capsys)
     assert re.search(
         r"(?s)^layers.0.self_attn nn.MultiheadAttention \(1, 4, 10, 10\) .*\{\}\n$", printed
@@ -272,6 +280,20 @@ def test_the_readme_is_one_screen():
     assert [line.split("#")[0].strip() for line in lines[2:4]] == ["make run", "make test"]
     assert len(re.findall(r"^- ", README, re.MULTILINE)) == 5
     assert ".venv/bin/streamlit run" in README
+
+
+def test_the_way_to_ones_own_model_starts_where_it_is_looked_for():
+    assert (
+        "pip install -r requirements.txt -e ." in README
+    )  # else `import attention_lab` is not found elsewhere
+    for text in (
+        README,
+        *(
+            (DOCS / name).read_text("utf-8")
+            for name in ("read-your-model.md", "guides/engineer.md")
+        ),
+    ):
+        assert "models.md#your-own-model" in text.partition("## 1")[0]
 
 
 def test_the_picture_of_the_readme_moves_and_is_small():
