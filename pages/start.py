@@ -48,9 +48,10 @@ class Controls(lab.Fields, page=PAGE):
     word = lab.LinkedValue(0)  # the picked output word
     # what is typed into the boxes of the doors, which lead to other pages
     model = lab.Text(
-        "Its name or folder",
+        "Its name, folder or .py file",
         key="door:model:text",
-        help="The model's name on the Hugging Face hub, owner/name, or a folder of this computer",
+        help="The model's name on the Hugging Face hub, owner/name; a folder of this computer; or a Python file "
+        "with build(), which returns your nn.Module, and INPUTS",
         also=lab.UNBOUND,
     )
     formula = lab.Text(
@@ -217,7 +218,10 @@ def _doors() -> None:
     models, mechanisms, lessons = st.columns(3, gap="medium")
     with models:
         name = _box(
-            "model", "**I have a model.**", "See its heads", "Type its name first, as owner/name."
+            "model",
+            "**I have a model.**",
+            "See its heads",
+            "Type its name first, as owner/name or my_model.py.",
         )
     if name:
         st.switch_page(lab.step_of("pretrained").page(), query_params={"inside:model": name})

@@ -238,6 +238,7 @@ def model_box(container: Any, usual: ModelRef, panels: tuple[str, ...] = (OTHER,
 
     own = plugins.files_with("build") if code_allowed() else []
     current = filter(None, [state.get(MODEL) or name_in(st.query_params.get(MODEL, ""))])
+    python = ", or the path of a Python file with a model of your own" if code_allowed() else ""
     some = f"one of these models of the Hugging Face hub: {', '.join(hub.allowed_models())}."
     more = some if hosted() else "any BERT, GPT-2, T5 … of the Hugging Face hub, as owner/name."
     options = list(dict.fromkeys([OTHER, *names, *downloaded_models(), *own, *panels, *current]))
@@ -249,7 +250,7 @@ def model_box(container: Any, usual: ModelRef, panels: tuple[str, ...] = (OTHER,
         accept_new_options=True,
         **bound(MODEL, usual.name, model_label),
         on_change=guarded(MODEL, changed),
-        help=f"The models of the list are on this computer. You can also type {more}",
+        help=f"The models of the list are on this computer. You can also type {more.rstrip('.')}{python}.",
     )
     state[BEFORE] = name = str(choice or usual.name)
     if name not in panels:
@@ -389,7 +390,7 @@ def other_panel(container: Any) -> None:
             select_model(st.session_state.pop(TYPED).strip())
 
     container.text_input(
-        f"Name on the hub{', or the path of a folder' if folders_allowed() else ''}",
+        f"Name on the hub{', or the path of a folder or of a .py file' if folders_allowed() else ''}",
         key=TYPED,
         placeholder="owner/name",
         on_change=guarded(TYPED, typed),
