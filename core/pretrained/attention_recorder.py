@@ -34,7 +34,7 @@ from core.attention import Absent
 from core.attention.base import repeat_heads
 from core.interpret.trace import Kind
 from core.pretrained.base import reject_if, text_config
-from core.pretrained.module_reader import read_function
+from core.pretrained.module_reader import STACK, read_function, stack_numbers
 
 EAGER = "eager"
 HeadSet = frozenset[tuple[str, int, int | None]]
@@ -579,7 +579,6 @@ OUTPUT_NAMES = (
     "linear_out",
     "output",
 )
-STACK = re.compile(r"(?P<stack>(?:.*?\.)?(?:layers?|h|blocks?))\.(?P<number>\d+)(?:\.|$)")
 # By the name of the module's class; the first that matches any module of a layer. Each was looked up in the library.
 SUBSTITUTES: tuple[tuple[str, str], ...] = (
     (r"\w*CrossAttention", "cross-attention to a picture or sound that was not given"),
@@ -600,10 +599,7 @@ def layer_numbers(model: Any, names: Sequence[str]) -> tuple[int, ...]:
 
     Layers that share one module are numbered by the config's `layer_types`; where nothing tells, by their order.
     """
-    matches = [STACK.match(name) for name in names]
-    numbers = tuple(int(match["number"]) for match in matches if match)
-    stacks = {match["stack"] for match in matches if match}
-    if len(numbers) == len(names) and len(stacks) == 1 and numbers == tuple(sorted(set(numbers))):
+    if (numbers := stack_numbers(names)) is not None:
         return numbers
     kinds = getattr(text_config(model), "layer_types", None) or ()
     shared = tuple(match for match, kind in enumerate(kinds) if kind == "hybrid")

@@ -16,7 +16,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 from typing import Any
@@ -42,6 +42,7 @@ TOLERANCE, HALF_TOLERANCE = 1e-5, 2e-2
 ATTENTION = re.compile(
     r"attention|attn|mha$|mixer|mamba|retention|rwkv|hyena|deltanet|ssm", re.IGNORECASE
 )
+STACK = re.compile(r"(?P<stack>(?:.*?\.)?(?:layers?|h|blocks?))\.(?P<number>\d+)(?:\.|$)")
 COMPILERS = {"torch._dynamo", "torch.nn.attention.flex_attention"}
 FUSED = "scaled_dot_product_attention"
 MATMUL, DIGITS = "...ij,...jk->...ik", "0123456789"  # dimensions before those named are digits
@@ -65,7 +66,7 @@ LEARNED = "its keys are learned vectors, not tokens"
 NO_PRODUCT = "what its softmax gives reaches no product over keys alone"
 NO_MATRIX = (
     "no softmax, nor other rows that sum to 1, reaches a product with values: it calls a kernel of its own, or computes "
-    "no matrix of weights"
+    "no matrix of weights. For reading, put scaled_dot_product_attention in the place of a kernel"
 )
 
 
@@ -100,7 +101,7 @@ class ModuleReading:
     """The attention of one forward pass: its calls in order, and what the model returned.
 
     `unread` are the modules with attention whose weights could not be read, by their name (the model itself: by its
-    class), with the reason.
+    class), with the reason; also those of `calls` whose results are NaN for some queries.
     """
 
     source: str
@@ -125,8 +126,29 @@ class ModuleReading:
                 _names(queries if square else keys, call.shape[3], call.pool[1], "k"),
             )
             layer = sum(one.kind == kind for one in maps)
-            maps.append(AttentionMap(kind, layer, call.weights, *names))
-        return AttentionTrace(tuple(maps), self.source)
+            mask = np.tri(len(names[0]), dtype=bool)[None] if kind == "causal" else None
+            maps.append(AttentionMap(kind, layer, call.weights, *names, mask))
+        return numbered(AttentionTrace(tuple(maps), self.source), [one.name for one in self.calls])
+
+
+def stack_numbers(names: Sequence[str]) -> tuple[int, ...] | None:
+    """The numbers of layers in the names of their modules, as 2 of blocks.2.attn; None where not all are of one stack."""
+    matches = [STACK.match(name) for name in names]
+    numbers = tuple(int(match["number"]) for match in matches if match)
+    alike = len(numbers) == len(names) and len({one["stack"] for one in matches if one}) == 1
+    return numbers if alike and numbers == tuple(sorted(set(numbers))) else None
+
+
+def numbered(trace: AttentionTrace, modules: Sequence[str]) -> AttentionTrace:
+    """The trace with the model's own numbers of its layers, where the names of their modules tell them."""
+    maps = list(trace.maps)
+    for kind in trace.kinds:
+        places = [at for at, item in enumerate(maps) if item.kind == kind]
+        for at, number in zip(
+            places, stack_numbers([modules[at] for at in places]) or (), strict=False
+        ):
+            maps[at] = replace(maps[at], number=number)
+    return replace(trace, maps=tuple(maps))
 
 
 def _names(tokens: Sequence[str], size: int, pool: int, letter: str) -> tuple[str, ...]:
@@ -159,9 +181,11 @@ def read_module(
 
     `row` is the sequence of the batch (of windows: the window) that is read, `heads` are those of each layer (None:
     all), and `queries` those whose exact rows are read where a map is longer than `MAX_WHOLE` and so pooled. Compiled
-    parts run uncompiled for this pass. The model's own errors are raised as they are; ValueError for a head that no
-    layer has, and for a query beyond all maps.
+    parts run uncompiled for this pass. The model's own errors are raised as they are; ValueError for inputs that are
+    text, for a head that no layer has, and for a query beyond all maps.
     """
+    if isinstance(inputs, str):
+        raise ValueError("The inputs are text; expected a tensor, a tuple of arguments, or a dict.")
     reader = _Reader(row, queries, heads)
     with ExitStack() as stack:
         for module in [one for one in model.modules() if one.training]:
@@ -627,28 +651,38 @@ class _Reader(TorchFunctionMode):
             return None
         rows_of = weights_of(self.row, which)
         v, theirs = (_of_heads(one[self.row], which, heads).float() for one in (values, out))
+        v = v.nan_to_num(0, 0, 0)  # where a key has no weight, no kernel reads its value
         pool, width = _pool(length, keys)
         total = v.new_zeros(len(which), -(-length // pool), -(-keys // width))
-        error, block = 0.0, max(1, BLOCK // (keys * len(which)))
+        error, wrong, block = 0.0, list[int](), max(1, BLOCK // (keys * len(which)))
         with torch.autocast(v.device.type, enabled=False):
             for start in range(0, length, block):
                 rows = slice(start, min(start + block, length))
                 part = rows_of(rows).float()
                 seen = part.shape[2]
-                difference = (part @ v[:, :seen] - theirs[:, rows]).abs_().nan_to_num_(torch.inf)
-                error = max(error, float(difference.max()))
+                finite = part.isfinite().all(-1) & theirs[:, rows].isfinite().all(-1)
+                part = part.nan_to_num(0, 0, 0)
+                difference = (part @ v[:, :seen] - theirs[:, rows]).abs_()
+                error = max(error, float(difference.masked_fill_(~finite[..., None], 0).max()))
+                wrong += ((~finite).any(0).nonzero()[:, 0] + start).tolist()
                 if width > 1:
                     part = F.pad(part, (0, -seen % width)) if seen % width else part
                     part = part.unflatten(-1, (-1, width)).sum(-1)
                 places = torch.arange(rows.start, rows.stop, device=part.device) // pool
                 total[..., : part.shape[2]].index_add_(1, places, part)
             exact = {
-                place: to_numpy(F.pad(one, (0, keys - one.shape[2]))[:, 0].float())
+                place: to_numpy(
+                    F.pad(one, (0, keys - one.shape[2]))[:, 0].float().nan_to_num(0, 0, 0)
+                )
                 for place in [query % length for query in self.queries if -length <= query < length]
                 if pool * width > 1
                 for one in [rows_of(slice(place, place + 1))]
             }
         total /= (torch.arange(length, device=total.device) // pool).bincount()[:, None]
+        if wrong:
+            self._refuse(f"its result is NaN or infinite, first in query {wrong[0]}")
+            if len(wrong) == length:
+                return None
         call = ModuleCall(
             self.running[-1].name,
             function,
