@@ -12,10 +12,11 @@ import threading
 import traceback
 import zipfile
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from math import isqrt
+from operator import index
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -53,6 +54,7 @@ from core.pretrained.module_reader import (
     ModuleCall,
     ModuleReading,
     block_names,
+    numbered,
     read_module,
 )
 
@@ -62,6 +64,11 @@ ABOUT, PICTURE = (
 )  # in the zip, beside 0.safetensors, 1.safetensors, …
 MODULE = "attention_lab_model"  # the name under which a person's file is imported
 NAMED = 3  # modules of a list that are named; the others are counted
+NUMBERS = {
+    "ROW": "the place of a sequence in the batch, such as 0",
+    "HEADS": "numbers of heads, such as [0, 1]",
+    "GRID": "rows and columns of patches, such as (14, 14)",
+}
 FEWER = "Give the model a shorter input, or name the heads, as HEADS = [0, 1]."
 Grid = tuple[int, int] | None  # rows and columns of a picture's patches
 Words = tuple[str, ...]
@@ -118,29 +125,53 @@ def record(path: Path, half: bool = True) -> bytes:
     batch, HEADS, the heads, IMAGE, a picture (H, W, 3) or its path, and GRID, the rows and columns of its patches.
     PretrainedError for what is missing or fails in it, with the line.
     """
+    called_with = ""
     try:
         with _imported(path) as file, torch.random.fork_rng(devices=[]):  # its seeds are its own
-            for name, what in (
-                ("build", "build(), which returns the nn.Module"),
-                ("inputs", "INPUTS or inputs(), the example that the model reads"),
+            for names, what in (
+                ({"build"}, "build(), which returns the nn.Module"),
+                ({"inputs", "INPUTS"}, "INPUTS or inputs(), the example that the model reads"),
             ):
-                reject_if(
-                    name not in file and name.upper() not in file, f"{path.name} has no {what}."
-                )
+                reject_if(not names & file.keys(), f"{path.name} has no {what}.")
             model = file["build"]()
             reject_if(
                 not isinstance(model, nn.Module),
                 f"build() in {path.name} returns {type(model).__name__}; expected an nn.Module.",
             )
             inputs = file["inputs"]() if "inputs" in file else file["INPUTS"]
-            read = read_module(model, inputs, row=file.get("ROW", 0), heads=file.get("HEADS"))
+            reject_if(
+                not isinstance(inputs, torch.Tensor | tuple | list | Mapping),
+                f"The inputs in {path.name} are of type {type(inputs).__name__}; expected a tensor, a tuple of "
+                "arguments, or a dict of them by name.",
+            )
+            called_with = _shapes(inputs)
+            row, *_ = _numbers(file, "ROW") or (0,)
+            read = read_module(model, inputs, row=row, heads=_numbers(file, "HEADS"))
             return _packed(read, file, path, half)
     except PretrainedError:
         raise
-    except (Exception, SystemExit) as error:
+    except (Exception, SystemExit, KeyboardInterrupt) as error:
         ran = [Path(one.filename) for one in traceback.extract_tb(error.__traceback__)]
         own = [one for one in ran if one.parent == path.parent]  # the file, or one beside it
-        raise PretrainedError(describe(error, own[-1] if own else path)) from error
+        hint = called_with
+        if isinstance(error, FileNotFoundError) and not Path(str(error.filename)).is_absolute():
+            hint = " Paths count from the folder of the lab: name it by Path(__file__).parent."
+        raise PretrainedError(describe(error, own[-1] if own else path) + hint) from error
+
+
+def _shapes(inputs: Any) -> str:
+    """What the model is called with, as a sentence after its error."""
+    if isinstance(inputs, torch.Tensor):
+        end = "." if inputs.ndim > 1 else "; is the batch missing?"
+        return f" INPUTS is {tuple(inputs.shape)}{end}"
+    names = [f"{name} " for name in inputs] if isinstance(inputs, Mapping) else [""] * len(inputs)
+    given = inputs.values() if isinstance(inputs, Mapping) else inputs
+    shapes = [
+        tuple(one.shape) if isinstance(one, torch.Tensor) else type(one).__name__ for one in given
+    ]
+    return (
+        f" INPUTS are {_listed([f'{name}{one}' for name, one in zip(names, shapes, strict=True)])}."
+    )
 
 
 _one_at_a_time = threading.Lock()
@@ -170,44 +201,46 @@ def _imported(path: Path) -> Iterator[dict[str, Any]]:
 
 def _packed(read: ModuleReading, file: dict[str, Any], path: Path, half: bool) -> bytes:
     """The zip of a reading, with what the Python file says of it."""
-    words = {name: _words(file.get(name, ())) for name in ("KEYS", "TOKENS")}
+    words = {name: _words(file, name) for name in ("KEYS", "TOKENS")}
     named = {len(one): one for one in words.values()}
-    picture = _png(file["IMAGE"], path.parent) if "IMAGE" in file else None
+    picture = _png(file["IMAGE"], path.parent) if file.get("IMAGE") is not None else None
+    given = _numbers(file, "GRID")
 
     def side(size: int, pool: int) -> Side:
         """Lines of one length are the same tokens: the person's, the patches of the picture, or numbers."""
-        grid = _grid_of(size, pool, file.get("GRID")) if picture and size not in named else None
+        grid = _grid_of(size, pool, given) if picture and size not in named else None
         if grid is None:
             return block_names(named.get(size) or [*map(str, range(size))], pool), None
         patches = [f"{i},{j}" for i, j in np.ndindex(grid)]
         return (*["[class]"][: size % len(patches)], *patches), grid
 
-    drawn, notes = list[Read](), list[str]()
+    drawn, missing = list[Read](), defaultdict[tuple[str, str], list[str]](list)
     for call, item in zip(read.calls, read.trace().maps, strict=True):
-        if why := why_not_weights(call.name or read.source, item.weights):
-            notes.append(f"Not drawn: {why.partition('; ')[0].rstrip('.')}.")
+        if why := why_not_weights("the map", item.weights):
+            reason = why.partition("; ")[0].rstrip(".")
+            missing["No map of", reason].append(call.name or read.source)
         else:
             rows, columns = map(side, call.shape[2:], call.pool)
             drawn.append((call, item, (rows, columns)))
-    notes += [
-        f"No map of {_listed([name for name in read.unread if read.unread[name] == why])}: {why}."
-        for why in dict.fromkeys(read.unread.values())
-    ]
+    known = {call.name or read.source for call, *_ in drawn}  # some of whose rows are zeros
+    for name, reason in read.unread.items():
+        missing["In" if name in known else "No map of", reason].append(name)
+    notes = [f"{what} {_modules(names)}: {reason}." for (what, reason), names in missing.items()]
     reject_if(not drawn, f"No attention of {read.source} was read. {' '.join(notes)}")
     sizes = sorted({size for call, *_ in drawn for size in call.shape[2:]})
-    sides = {one for *_, pair in drawn for one in pair}
     if differ := [call.name for call, *_ in drawn if not call.agrees]:
-        notes.append(f"In {_listed(differ)} weights × values are not what the module returned.")
-    if any(
-        len(one[0]) < size
-        for call, _, pair in drawn
-        for one, size in zip(pair, call.shape[2:], strict=True)
-    ):
-        notes.append(f"Maps of more than {MAX_WHOLE} tokens are drawn in blocks of tokens.")
-    if picture and not any(grid for _, grid in sides):
+        notes.append(f"In {_modules(differ)}, weights × values are not what it returned.")
+    notes += [
+        f"Of {size:,} tokens each row or column is a block of {pool}; a side has at most {MAX_WHOLE}."
+        for size, pool in sorted(
+            {both for call, *_ in drawn for both in zip(call.shape[2:], call.pool, strict=True)}
+        )
+        if pool > 1
+    ]
+    if picture and not any(grid for *_, pair in drawn for _, grid in pair):
         notes.append(f"IMAGE is not drawn: none of {_listed(sizes)} is a number of its patches.")
     notes += [
-        f"{name} has {len(one)} words; maps have {_listed(sizes)} tokens."
+        f"{name} has {len(one):,} word{'s' * (len(one) > 1)}; maps have {_listed(sizes)} tokens."
         for name, one in words.items()
         if one and len(one) not in sizes
     ]
@@ -242,16 +275,41 @@ def _packed(read: ModuleReading, file: dict[str, Any], path: Path, half: bool) -
     return out.getvalue()
 
 
-def _words(words: str | Sequence[object]) -> Words:
-    return tuple(words.split() if isinstance(words, str) else map(str, words))
+def _words(file: Mapping[str, Any], name: str) -> Words:
+    """TOKENS or KEYS of the Python file."""
+    words = file.get(name)
+    if isinstance(words, torch.Tensor | np.ndarray):
+        words = words.tolist()
+    reject_if(
+        not isinstance(words, str | list | tuple | None),
+        f"{name} is {type(words).__name__}; expected words with spaces between them, or a list of words.",
+    )
+    return tuple(words.split() if isinstance(words, str) else map(str, words or ()))
+
+
+def _numbers(file: Mapping[str, Any], name: str) -> tuple[int, ...] | None:
+    """ROW, HEADS or GRID of the Python file; None where it names none."""
+    if (value := file.get(name)) is None:
+        return None
+    with suppress(TypeError):
+        numbers = tuple(map(index, (value,) if name == "ROW" else value))
+        if name != "GRID" or (len(numbers) == 2 and min(numbers) > 0):
+            return numbers
+    raise PretrainedError(f"{name} is {value!r}; expected {NUMBERS[name]}.")
 
 
 def _listed(names: Sequence[object]) -> str:
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return ", ".join(map(str, names[:NAMED])) + more
+    return (
+        ", ".join(f"{one:,}" if isinstance(one, int) else str(one) for one in names[:NAMED]) + more
+    )
 
 
-def _grid_of(size: int, pool: int, grid: Grid) -> Grid:
+def _modules(names: Sequence[str]) -> str:
+    return f"module{'s' * (len(names) > 1)} {_listed(names)}"
+
+
+def _grid_of(size: int, pool: int, grid: tuple[int, ...] | None) -> Grid:
     """The patches of a picture among so many tokens, in blocks that are `pool` patches wide and as high as there must be.
 
     Without blocks the first token may stand for the picture's class.
@@ -281,11 +339,16 @@ def _png(image: Any, folder: Path) -> bytes:
     else:
         pixels = to_numpy(image)
         reject_if(
-            pixels.shape[2:] != (3,),
+            pixels.shape[2:] != (3,) or not pixels.size,
             f"IMAGE has the shape {pixels.shape}; expected (height, width, 3), uint8 or 0 to 1, or a path.",
         )
-        if pixels.dtype != np.uint8:
-            pixels = np.rint(pixels.clip(0, 1) * 255).astype(np.uint8)
+        top = 255 if np.issubdtype(pixels.dtype, np.integer) else 1
+        low, high = pixels.min(), pixels.max()
+        reject_if(
+            not -0.01 < low <= high < top + 0.01,  # what resizing leaves
+            f"IMAGE runs from {low:.3g} to {high:.3g}; expected whole numbers of 0 to 255, or fractions of 0 to 1.",
+        )
+        pixels = np.rint(pixels.clip(0, top) * (255 // top)).astype(np.uint8)
         picture = small(Image.fromarray(pixels))
     Image.fromarray(picture.numpy()).save(out := io.BytesIO(), "PNG")
     return out.getvalue()
@@ -330,7 +393,10 @@ def read_maps(data: bytes, name: str, tokens: str = "") -> OwnMaps:
             readings.append(
                 replace(
                     reading,
-                    trace=replace(reading.trace, source=about.source),
+                    trace=numbered(
+                        replace(reading.trace, source=about.source),
+                        [name for name, *_ in part.modules],
+                    ),
                     source=_with_grid(reading.source, part.keys),
                     target=reading.target and _with_grid(reading.target, part.queries),
                     produced=reading.produced and _with_grid(reading.produced, part.queries),

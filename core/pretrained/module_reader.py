@@ -643,7 +643,9 @@ class _Reader(TorchFunctionMode):
         batch, heads, length, keys = shape
         self.most = max(self.most[0], heads), max(self.most[1], length)
         if not -batch <= self.row < batch:
-            self._refuse(f"it has {batch} sequences, and no row {self.row}")
+            self._refuse(
+                f"its batch has {batch} sequence{'s' * (batch > 1)}, and no row {self.row}"
+            )
             return None
         which = [head for head in self.heads or range(heads) if head < heads]
         if not which:

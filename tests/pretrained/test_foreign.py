@@ -170,6 +170,12 @@ def test_words_over_many_patches(tmp_path, pixels, grid, high, wide):
     (BY_HAND + "\nHEADS = [7]", "No layer has a head 7"),
     (HEAD + "def build(): return nn.Linear(2, 2)\nINPUTS = torch.ones(1, 2)",
      "No attention of Linear was read. No map of Linear: no softmax"),
+    (BY_HAND + "\nINPUTS = torch.tensor([1, 2])", " INPUTS is (2,); is the batch missing?"),
+    (BY_HAND + "\nINPUTS = 'a text'", "mine.py: The inputs are text; expected a tensor"),
+    (BY_HAND + "\nINPUTS = {'x': 1, 'input': INPUTS}", " INPUTS are x int, input (1, 4)."),
+    (BY_HAND + "\nINPUTS = (INPUTS, INPUTS, None)", " INPUTS are (1, 4), (1, 4), NoneType."),
+    (BY_HAND + "\ndef build(): return torch.load('weights.pt')",
+     "'weights.pt'. Paths count from the folder of the lab: name it by Path(__file__).parent."),
 ])  # fmt: skip
 def test_what_is_wrong_is_one_sentence(tmp_path, code, says):
     with pytest.raises(PretrainedError) as error:
@@ -197,6 +203,51 @@ MODEL ="""), "Not drawn: 2 runs from "),
 ])  # fmt: skip
 def test_what_is_left_out_is_said(tmp_path, code, says):
     assert says in " ".join(maps_of(tmp_path, code).about.notes)
+
+
+NAN = """
+class Broken(Attention):
+    def forward(self, x):  # a padding mask that leaves a row without a key
+        row = torch.arange(4)[:, None] == at
+        scores = (x @ x.mT).masked_fill(torch.ones(4, 4).triu(1).bool() | row, -torch.inf)
+        return scores.softmax(-1) @ x
+class Blocks(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.blocks = nn.Embedding(9, 8), nn.ModuleList([Attention(), KIND(), Attention()])
+    def forward(self, x):
+        x = self.words(x)
+        for block in self.blocks:
+            x = block(x)
+        return x
+MODEL = Blocks()
+"""
+
+
+def test_what_gives_nan_is_named_with_its_query(tmp_path):
+    code = BY_HAND.replace("MODEL = nn", NAN.replace("KIND", "Broken") + "OLD = nn")
+    maps = maps_of(tmp_path, code + "at = 2\n")
+    _, item = maps.readings[0].trace.maps
+    assert not item.weights[:, 2].any()
+    np.testing.assert_allclose(item.weights[:, [0, 1, 3]].sum(-1), 1, atol=1e-3)
+    assert maps.about.notes == (
+        "In blocks.1: its result is NaN or infinite, first in query 2.",
+        "No map of blocks.2: its result is NaN or infinite, first in query 0.",
+    )
+    assert maps.about.parts[0].modules[1][2] < 1e-5
+
+
+def test_layers_have_the_numbers_of_their_modules(tmp_path):
+    without = """
+class KernelAttention(Attention):
+    def forward(self, x):
+        return x.sigmoid()
+"""
+    code = without + NAN.replace("KIND", "KernelAttention")
+    maps = maps_of(tmp_path, BY_HAND.replace("MODEL = nn", code + "OLD = nn"))
+    assert maps.readings[0].trace.numbers == (0, 2)
+    (note,) = maps.about.notes
+    assert note.startswith("No map of blocks.1: ") and "scaled_dot_product_attention" in note
 
 
 def test_maps_of_blocks_and_of_one_query(tmp_path):
