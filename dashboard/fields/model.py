@@ -1,6 +1,7 @@
 """The pages that look inside a model: the picker, its inputs, a question to it, a head, and the roles of all heads."""
 
 import json
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -110,6 +111,7 @@ TYPED, LOOKUP = "inside:typed", "inside:looked"
 FILE, TOKENS, WRONG = "inside:array-file", "inside:array-tokens", "inside:array-wrong"
 OTHER, ARRAYS, OWN_MODEL = "Another model…", "Your own arrays…", "Your own model…"
 OWN_FILE, MAPS = "inside:own-file", "inside:maps"
+AGAIN = "inside:again-at"  # when a person last pressed Read again
 
 
 @dataclass(frozen=True, eq=False)
@@ -525,8 +527,25 @@ def _own_model(name: str) -> ModelRef | None:
         )
         st.button(f"Run {plain(path.name)}", key="inside:run", on_click=allow_file, args=(name,))
         return None
-    with st.spinner(f"Running {plain(path.name)}"):
-        return ModelRef("array", store_file(path))
+    with input_errors(), st.spinner(f"Running {plain(path.name)}"):
+        return ModelRef("array", store_file(path, st.session_state.get(AGAIN, 0)))
+    read_again()
+    return None
+
+
+def read_again() -> None:
+    """Draw the button that runs a person's file anew; figures that rerun alone do not look at the file."""
+
+    def pressed() -> None:
+        st.session_state[AGAIN] = time.time_ns()
+
+    st.button(
+        "Read again",
+        icon=":material/refresh:",
+        key="inside:read-again",
+        on_click=pressed,
+        help="Runs the file anew, after a change of it or of its weights.",
+    )
 
 
 def _own_maps(ref: ModelRef) -> tuple[ModelRef, ModelInputs]:
@@ -555,6 +574,8 @@ def _own_maps(ref: ModelRef) -> tuple[ModelRef, ModelInputs]:
         if maps.about.parts:
             with st.popover("What was read", icon=":material/list:"):
                 _modules(trace, maps.about.parts[part])
+        if upload(ref.name).file.endswith(".py"):
+            read_again()
     return replace(ref, revision=str(part)), ModelInputs(picture=maps.picture)
 
 

@@ -407,6 +407,15 @@ def test_a_python_file_is_a_source_and_follows_its_file(app, tmp_path, local, mo
     write_model(tmp_path, BY_HAND.replace("/ 2", "/ two"))
     assert code_text(app.run()) == "nothing"
     assert "mine.py, line 13: NameError: name 'two' is not defined." in message_text(app)
+    write_model(tmp_path, BY_HAND)
+    button(app, "Read again").click().run()
+    assert "(2, 2) ('causal',)" in code_text(app)
+    runs = tmp_path / "runs.txt"  # as weights would be: the file itself stays as it is
+    write_model(tmp_path, f"{BY_HAND}\nopen({str(runs)!r}, 'a').write('.')")
+    app.run()
+    app.run()
+    button(app, "Read again").click().run()
+    assert runs.read_text("utf-8") == ".." and "(2, 2)" in code_text(app)
 
 
 def test_a_link_to_a_python_file_asks_before_it_runs(tmp_path, local):
