@@ -525,8 +525,8 @@ def split_rest(controls: Controls, many: study.Split, row: int, column: int) -> 
         best = int(many.weights[:, row, column].argmax())
     with lab.settings_panel("Several words together", opened="heads:joined" in st.query_params):
         names = [controls.name_of(head) for head in range(many.heads)]
-        tokens = controls.tokens
-        lab.joined_map(controls, many.weights, tokens, tokens, names, best, "many.weights")
+        item = analysis.AttentionMap("self", 0, many.weights, controls.tokens, controls.tokens)
+        lab.joined_map(controls, item, names, best, "many.weights")
     lab.details("What each head adds", partial(added, controls, many, row), "heads:lengths")
     if many.heads > 1:
         lab.details(

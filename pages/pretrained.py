@@ -289,7 +289,7 @@ def figures(
     ):
         names = [trace.name((head[0], at)) for at in range(len(whole.weights))]
         code = f"trace.map({head[0]}).weights"
-        lab.joined_map(controls, whole.weights, whole.queries, whole.keys, names, head[1], code)
+        lab.joined_map(controls, whole, names, head[1], code)
     return view, skeleton
 
 

@@ -1,9 +1,8 @@
 """A cell of a picture of maps that a person pins, and several of its queries that are joined: both are in the link."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
 import streamlit as st
 
 from dashboard.draw.attention_view import Pair, Tile, multiples
@@ -12,6 +11,9 @@ from dashboard.draw.formats import number, numbered, plain
 from dashboard.fields.base import HERE, Fields, MultiSelect, Segmented
 from dashboard.fields.link import LinkedValue, last_linked, read_linked, write_linked
 from dashboard.server.session import SessionValue
+
+if TYPE_CHECKING:
+    from core.interpret.trace import AttentionMap
 
 
 class CellField(LinkedValue[Pair | None]):
@@ -86,34 +88,36 @@ class JoinedQueries(Fields):
 
 def joined_map(
     controls: JoinedQueries,
-    weights: np.ndarray,
-    names: Sequence[str],
-    keys: Sequence[str],
+    item: "AttentionMap",
     heads: Sequence[str],
     head: int,
     code: str,
 ) -> None:
-    """Draw what several queries take together, a row a head of (H, T, S), with the controls that choose them.
+    """Draw what several queries of a map take together, a row a head, with the controls that choose them.
 
     `heads` are the names of the heads and `head` is the picked one; `code` gives the weights in the page's script.
     """
     from core.interpret.trace import join_queries  # with torch, which Start does not need
 
-    chosen = controls.draw_more("joined", "how", into=HERE, names=tuple(names))
+    chosen = controls.draw_more("joined", "how", into=HERE, names=item.queries)
     page, word, rows = controls.page_key, JOINED[chosen.how], numbered(chosen.names)
     queries = sorted(map(rows.index, chosen.joined))
     if not queries:
         st.caption("Choose words: their weights become one row of each head.")
         add_script(lambda: Script((), {}), "joined")
         return
-    together = join_queries(weights, queries, chosen.how)
+    together = join_queries(item.weights, queries, chosen.how)
+    visible = item.visible
+    evenly = visible / visible.sum(-1, keepdims=True).clip(1)
     words = ", ".join(f"“{rows[at]}”" for at in queries)
-    tile = Tile(f"{words}, {word}", "head (row), key (column)", together, marker=-1)
-    multiples([tile], heads, keys, key=f"{page}:joined:map", query=head, reads="")
+    mask = visible[:, queries].any(1)
+    tile = Tile(f"{words}, {word}", "head (row), key (column)", together, mask, marker=-1)
+    multiples([tile], heads, item.keys, key=f"{page}:joined:map", query=head, reads="")
     key = int(together[head].argmax())
     st.markdown(
-        f"{plain(words)}, {word}: head {heads[head]} takes most from {plain(keys[key])}, "
-        f"{number(float(together[head, key]))}; the mean of its keys is {number(float(together[head].mean()))}."
+        f"{plain(words)}, {word}: head {heads[head]} takes most from "
+        f"{plain(numbered(item.keys)[key])}, {number(float(together[head, key]))}; uniform attention would take "
+        f"{number(float(join_queries(evenly, queries, chosen.how)[head, key]))}."
     )
     cell = Cell(
         f"What several queries take together, {word}, by head and key.",

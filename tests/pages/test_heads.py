@@ -54,7 +54,7 @@ test_what_it_says = page_cases(
         ),
         "two words together": Case(
             RANDOM_LAYER | {"joined": "was"},
-            ["averaged: head L0·H", "the mean of its keys is 0."],
+            ["averaged: head L0·H", "uniform attention would take 0."],
         ),
         "no words": Case({}, ["Type a sentence"], do=[("text_input", "tokens", "   ")]),
         "wrong links": Case({"idea": "Three", "d_model": "7"}, ["idea = Three", "d_model = 7"]),

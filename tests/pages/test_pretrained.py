@@ -109,6 +109,16 @@ def test_several_words_are_joined_from_a_link():
     assert_says(app, "“it”, “was”, averaged: head L3·H1 takes most from animal")
 
 
+def test_what_a_mask_hides_is_no_key_of_joined_words():
+    link = {"inside:model": "induction", "inside:text": "the king saw the river"}
+    app = open_at("pretrained", **link, **{"pretrained:joined": ["king", "saw"]})
+    assert_says(app, "uniform attention would take 0.")  # of two or three keys, not of all
+    (picture,) = (one for key, one in pictures_of(app).items() if key == "pretrained:joined:map")
+    (joined,) = picture.maps
+    hidden = [not one for one in np.broadcast_to(joined.mask, joined.values.shape)[0]]
+    assert hidden == [False] * (len(hidden) - 2) + [True] * 2
+
+
 def test_a_similar_head_opens_by_a_press():
     app = open_at("pretrained")
     names = [one.label for one in app.button if one.key and "similar" in one.key]
