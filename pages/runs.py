@@ -621,7 +621,8 @@ def watched_maps(data: RunData, model: WatchedModel) -> None:
             st.caption("The last saved maps have another size.")
             return
         shown = np.broadcast_to(frames[-1][1], (len(group.heads), *frames[-1][1].shape))
-        maps = AttentionMap(group.kind, 0, shown, group.rows, group.columns)
+        mask = np.tri(len(group.rows), dtype=bool)[None] if group.kind == "causal" else None
+        maps = AttentionMap(group.kind, 0, shown, group.rows, group.columns, mask)
         lab.attention_view(
             AttentionTrace((maps,), data.run.id),
             key=f"runs:map:{data.run.id}:{at}:{layer}",
