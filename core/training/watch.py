@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 MAX_WEIGHTS = 2**20  # numbers of the maps saved at one step: 2 MB
 MAX_FRAMES = 100  # steps with maps; at more every second one goes, and maps are saved half as often
 LONGEST_NOTE = 300  # characters
+PULSE = 2.0  # seconds: how often a run says its step between two records
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,10 @@ class MapGroup:
 @dataclass(frozen=True)
 class WatchedModel:
     """What run.json says of a watched run: the model's class and parameters, the steps between two records, the maps of
-    a frame, a checksum of the inputs that they are of ("" without any), and what is not watched, in sentences."""
+    a frame, a checksum of the inputs that they are of ("" without any), and what is not watched, in sentences.
+
+    `diverged` are the steps between which the loss became NaN or infinite; None where it is finite.
+    """
 
     model: str
     parameters: int
@@ -79,6 +83,7 @@ class WatchedModel:
     inputs: str = ""
     groups: tuple[MapGroup, ...] = ()
     notes: tuple[str, ...] = ()
+    diverged: tuple[int, int] | None = None
 
     @classmethod
     def of(cls, run: Run) -> Self:
@@ -155,7 +160,9 @@ class Watcher:
         self._every = self._maps_every = every
         self._losses = list[Any]()
         self._last: Record | None = None
-        self._began, self._own = time.perf_counter(), 0.0  # seconds of them that records took
+        self._finite = 0  # the last step with a record of a finite loss
+        self._wrote = time.perf_counter()  # when the folder last said how far it is
+        self._began, self._own = self._wrote, 0.0  # seconds of them that records took
         kind = type(getattr(self.model, "_orig_mod", self.model))
         self._data, self._lock = WatchedModel(kind.__name__, 0, every), self.run.lock()
         self._hook = model.register_forward_pre_hook(_Hook(self._see), with_kwargs=True)
@@ -193,6 +200,9 @@ class Watcher:
             self._losses.append(loss.detach().clone() if isinstance(loss, Tensor) else loss)
         if self.steps % self._every == 0 or self.steps == 1:
             self.record()
+        elif (now := time.perf_counter()) - self._wrote > PULSE:
+            self._wrote = now
+            self._try("records", self.run.set_status, "running", f"At step {self.steps:,}.")
 
     def record(
         self, loss: float | None = None, validation: float | None = None, rate: float | None = None
@@ -220,6 +230,10 @@ class Watcher:
             if self._last is None:  # after a pass, in which lazy layers get theirs
                 count = sum(weight.numel() for weight in self.model.parameters())
                 self._describe(parameters=count)
+        if (train_loss := figures.get("train_loss")) is not None:
+            before = self._data.diverged or (self._finite, self.steps)
+            self._describe(diverged=None if math.isfinite(train_loss) else before)
+            self._finite = self.steps if math.isfinite(train_loss) else self._finite
         odd = next(
             (one for one in (*figures.values(), last.gradient or 0.0) if not math.isfinite(one)),
             0.0,
@@ -300,6 +314,11 @@ class Watcher:
         refuse_if(not trace.maps, "; ".join(missing) or "no attention was seen in it")
         one = sum(each.weights[0].size for each in trace.maps)  # of one head of each layer
         most, stride = max(1, MAX_WEIGHTS // one), -(-one // MAX_WEIGHTS)
+        had = sum(len(group.layers) for group in self._data.groups)
+        refuse_if(
+            len(trace.maps[::stride]) < had,
+            "; ".join(missing) or "fewer modules attend than before",
+        )
         missing += [
             f"The maps of {call.name} are not what it returned: {call.error:.1g} apart."
             for call in reading.calls
@@ -350,7 +369,10 @@ class Watcher:
         try:
             return work(*given)
         except Exception as error:
-            self._end(part, f"The {part} of this training are not watched: {sentence_of(error)}")
+            on = f" from step {self.steps:,} on" if part == "maps" and self._data.groups else ""
+            self._end(
+                part, f"The {part} of this training are not watched{on}: {sentence_of(error)}"
+            )
             return None
 
     def _end(self, part: str, why: str) -> None:

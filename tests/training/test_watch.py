@@ -1,6 +1,7 @@
 """Watching a training of one's own: what a run's folder then holds, and that nothing of theirs is changed."""
 
 import io
+import math
 import os
 import random
 import re
@@ -544,3 +545,20 @@ def test_the_document_is_true(tmp_path, monkeypatch):
     exec(compile(loop_of_three_lines, "docs", "exec"), {})
     run = list_runs()[0]
     assert [record.step for record in run.records()] == [1, 100, 200, 300] == run.frame_steps()
+
+
+def test_a_slow_loop_says_its_step_between_records(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "PULSE", 0.0)
+    with watch(Model(), 100, tmp_path) as watcher:
+        for step in (1, 2, 3):
+            watcher.step(1.0)
+            says = "" if step == 1 else f"At step {step}."
+            assert (watcher.run.status().message, watcher.run.status().state) == (says, "running")
+    assert watcher.run.status().message == "Watched for 3 steps."
+
+
+def test_a_loss_that_comes_back_has_not_diverged(tmp_path):
+    with watch(Model(), 1, tmp_path) as watcher:
+        for loss, diverged in ((1.0, None), (math.inf, (1, 2)), (math.nan, (1, 2)), (1.0, None)):
+            watcher.step(loss)
+            assert WatchedModel.of(watcher.run).diverged == diverged
