@@ -618,7 +618,7 @@ def watched_maps(data: RunData, model: WatchedModel) -> None:
         (at, layer), group = c.layer, model.groups[c.layer[0]]
         frames = lab.head_over_time(data.run, data.steps, at, group.kind, layer, c.head)
         if not frames:
-            st.caption("The last saved maps have another size.")
+            st.caption("The last saved maps have another size, or hold NaN.")
             return
         shown = np.broadcast_to(frames[-1][1], (len(group.heads), *frames[-1][1].shape))
         mask = np.tri(len(group.rows), dtype=bool)[None] if group.kind == "causal" else None

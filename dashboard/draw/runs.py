@@ -42,6 +42,9 @@ def setting_text(name: str, text: str) -> str:
 
 
 def result_text(item: RunSummary) -> str:
+    if item.watched is not None and item.watched.diverged is not None:
+        first, last = item.watched.diverged
+        return f"a loss that is NaN or infinite from between steps {first:,} and {last:,}"
     if item.last is None:
         return (
             "no measurement yet"
@@ -58,12 +61,12 @@ def result_text(item: RunSummary) -> str:
 def fact_text(selected: Sequence[RunSummary], items: Sequence[RunSummary]) -> str:
     first = selected[0]
     text = (
-        f":primary[**{plain(first.name)}**] has **{plain(result_text(first))}** after {first.steps:,} steps, "
+        f":primary[**{plain(first.name)}**] has **{plain(result_text(first))}** after {plural(first.steps, 'step')}, "
         f"{duration(first.train_seconds)} of training"
     )
     if other := rival(first, selected[1:] or items):
         text += (
-            f"; **{plain(other.name)}** has {plain(result_text(other))} after {other.steps:,} steps, "
+            f"; **{plain(other.name)}** has {plain(result_text(other))} after {plural(other.steps, 'step')}, "
             f"{duration(other.train_seconds)}"
         )
     return f"{text}."

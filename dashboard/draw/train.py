@@ -340,14 +340,15 @@ def parts_chart(
 
     `name_of` names a part by its path; by default `part_name`, for models of ours.
     """
-    most = max(gradients.values()) or 1.0
-    low = min([value for value in gradients.values() if value > 0] or [most]) / 3
+    finite = [value for value in gradients.values() if math.isfinite(value)]
+    most = max(finite, default=0.0) or 1.0
+    low = min([value for value in finite if value > 0] or [most]) / 3
     norms = {(name_of or part_name)(path): value for path, value in gradients.items()}
     return bar_figure(
         [
             {"part": name, "norm": end, "end": end, "text": number(value), "low": low}
             for name, value in norms.items()
-            for end in [max(value, low)]
+            for end in [max(value, low) if math.isfinite(value) else low]
         ],
         "part",
         list(norms),

@@ -253,7 +253,7 @@ def _read(run: Run, _stamp: str) -> RunSummary:
         created=seconds_of(metadata.get("created")),
         steps=records[-1].step if records else 0,
         train_seconds=records[-1].train_seconds if records else 0.0,
-        loss=losses[-1] if losses else None,
+        loss=losses[-1] if losses and not (watched and watched.diverged) else None,
         curve=tuple(losses[:: -(-len(losses) // CURVE) or 1]),
         last=next(ran_free, None),
         checkpoint_steps=tuple(run.checkpoint_steps()),

@@ -1,5 +1,6 @@
 """The pages Runs, Compare runs and Sweeps without a browser: what each button does to the folders."""
 
+import json
 import os
 import re
 import time
@@ -970,10 +971,32 @@ def test_a_live_watched_run_is_followed():
     with watch(torch.nn.Linear(2, 2), 1) as watcher:
         watcher.step(3.0)
         app = open_page(watcher.run.id)
-        assert_case(app, Case(says=["a training loss of 3.00 after 1 steps"]))
+        assert_case(app, Case(says=["a training loss of 3.00 after 1 step,"]))
         watcher.step(2.0)
         assert_case(app.run(), Case(says=["a training loss of 2.00 after 2 steps"]))
         assert watcher.run.status().state == "running"
+
+
+def test_a_loss_that_is_nan_is_said_with_its_steps():
+    model, x = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), torch.rand(2, 4, 8)
+    with watch(model, 2, inputs=x) as watcher:
+        for _ in range(7):
+            if watcher.steps == 4:
+                torch.nn.init.constant_(model.self_attn.in_proj_weight, torch.nan)
+            loss = model(x).square().mean()
+            loss.backward()
+            watcher.step(loss)
+    assert WatchedModel.of(watcher.run).diverged == (4, 6)
+    app = open_page(watcher.run.id)
+    says = [
+        "a loss that is NaN or infinite from between steps 4 and 6 after 7 steps",
+        "not watched from step 6 on: self_attn is not read: its result is NaN or infinite",
+        "self_attn, head 0",
+    ]
+    assert_case(app, Case(says=says, never=["another size"]))
+    for chart in app.get("vega_lite_chart"):
+        json.loads(chart.proto.spec, parse_constant=pytest.fail)
+    assert app.get("vega_lite_chart")
 
 
 def test_watched_runs_are_compared_on_the_same_inputs():
