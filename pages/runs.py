@@ -31,6 +31,7 @@ from dashboard.draw import runs as draw
 
 MAX_SELECTED = 20
 ROWS = 50  # rows of the list at once
+COMPARED = lab.SessionValue("", "compare_runs:runs")  # with which Compare runs opens
 
 
 def of_fork(name: str) -> Callable[[Any], str]:
@@ -458,6 +459,8 @@ def page() -> None:
             first[0].live,
             "runs:board",
             interval=lab.SLOW_POLL_INTERVAL,
+            # a loop of one's own may begin to be watched at any time
+            idle=None if hosted() else lab.IDLE_POLL_INTERVAL,
         )
     draw_store()
     if hosted():
@@ -524,6 +527,8 @@ def _board(query: str, board: lab.Board) -> None:
         run_list(list(map(lab.summary_of, ids)), selected, len(board.ids))
         # The first selected run, and the actions on all selected runs
         first = selected[0]
+        if 2 <= len(selected) <= 4:
+            COMPARED.value = ",".join(item.run.id for item in selected)
         actions(selected)
         lab.warn_of_damage(first.run)
         if first.trouble:

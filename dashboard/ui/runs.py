@@ -411,7 +411,7 @@ RunState = Literal["live", "paused", "ended"]
 T = TypeVar("T")
 U = TypeVar("U")
 # seconds between two reads; slow where many folders are read
-POLL_INTERVAL, SLOW_POLL_INTERVAL = 0.5, 1.0
+POLL_INTERVAL, SLOW_POLL_INTERVAL, IDLE_POLL_INTERVAL = 0.5, 1.0, 5.0
 PATIENCE = 0.6  # seconds
 
 
@@ -718,20 +718,24 @@ def poll(
     key: str,
     *,
     interval: float = POLL_INTERVAL,
+    idle: float | None = None,
     still_live: Callable[[T], bool] = lambda data: data.live,  # type: ignore[attr-defined]
 ) -> None:
-    """Render what `load` returns, every `interval` seconds while the work is live; then the whole page runs again."""
+    """Render what `load` returns, every `interval` seconds while the work is live; then the whole page runs again.
+
+    Every `idle` seconds while it is not, where others may begin some.
+    """
 
     def refresh() -> None:
         if live:
             queue.tick(fresh=POLL_INTERVAL / 2)
         with recording():
             data = load()
-            if live and not still_live(data):
+            if (live or idle) and live != still_live(data):
                 st.rerun()
             render(data)
 
-    st.fragment(refresh, run_every=interval if live else None, key=key)()
+    st.fragment(refresh, run_every=interval if live else idle, key=key)()
 
 
 def wait(done: Callable[[], object]) -> None:

@@ -58,6 +58,7 @@ from dashboard.ui.runs import (
     list_summaries,
     load_board,
     longer,
+    poll,
     summarize,
     summary_of,
 )
@@ -66,6 +67,7 @@ from pages.compare_runs import runs_to_compare, sides
 from tests.cases import each, instance
 from tests.pages.app import (
     Case,
+    app_at,
     assert_case,
     assert_says,
     csv_rows,
@@ -997,6 +999,26 @@ def test_a_loss_that_is_nan_is_said_with_its_steps():
     for chart in app.get("vega_lite_chart"):
         json.loads(chart.proto.spec, parse_constant=pytest.fail)
     assert app.get("vega_lite_chart")
+
+
+@pytest.mark.parametrize(
+    ("live", "idle", "every"), [(True, None, 1.0), (False, 5.0, 5.0), (False, None, None)]
+)
+def test_an_idle_page_looks_for_what_others_begin(monkeypatch, live, idle, every):
+    asked, begun = [], Mock(live=not live)
+    monkeypatch.setattr("streamlit.fragment", lambda work, **given: asked.append(given) or work)
+    monkeypatch.setattr("streamlit.rerun", lambda: asked.append("rerun"))
+    poll(lambda: begun, lambda data: None, live, "runs:board", interval=1.0, idle=idle)
+    assert [one["run_every"] for one in asked[:1]] == [every]
+    assert asked[1:] == ["rerun"] * (live or idle is not None)
+
+
+def test_compare_opens_with_the_runs_that_are_selected():
+    first, second = watched(name="first"), watched(name="second")
+    app = open_page(f"{first.id},{second.id}")
+    assert app.session_state["compare_runs:runs"].split(",") == [second.id, first.id]
+    app = set_state(app_at("compare_runs"), "compare_runs:runs", f"{second.id},{first.id}")
+    assert [app.selectbox(key=f"compare_runs:{at}").value for at in (0, 1)] == [second.id, first.id]
 
 
 def test_watched_runs_are_compared_on_the_same_inputs():
