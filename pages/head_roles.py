@@ -338,8 +338,8 @@ def one_head(
 
     Returns that reading, and the head's clearest example of the role among the readings that were asked.
     """
-    kind, noun = scores.kind, "array" if choice.pretrained is None else choice.pretrained.reads
-    noun = noun if noun in ("array", "picture", "sound") else "text"
+    kind, noun = scores.kind, "input" if choice.pretrained is None else choice.pretrained.reads
+    noun = noun if noun in ("input", "picture", "sound") else "text"
     left, right = st.columns([1.1, 1], gap="medium", vertical_alignment="top")
     with left:
         shown, given, example = choice.reading, choice.inputs, None

@@ -94,8 +94,8 @@ from dashboard.ui.panels import caption, draw_chart, pressed_point, room, table,
 
 MISSING = {
     "weights": "has no attention weights, which this page needs; When it decides and Generate do not.",
-    "model": "has attention weights only; this page runs parts of a model, so it needs one of the list, of the hub or "
-    "of a folder.",
+    "model": "is read for its attention alone; this page runs parts of a model, so it needs one of the list, of the hub "
+    "or of a folder.",
     "qkv": "{}. So its queries, keys and values, which this page needs, are not read.",
     "head": "outputs an embedding; this page needs a model that outputs words or classes.",
     "tokens": "gives no probabilities to tokens; this page needs a model that fills masks or writes text.",

@@ -183,7 +183,7 @@ def test_arrays_become_source_and_limits_are_said_first(app):
         app.file_uploader(key="inside:array-file").set_value((name, out.getvalue(), "")).run()
         assert code_text(app).startswith(starts) and says in code_text(app) + message_text(app)
     assert code_text(set_state(app, "needs", ("model",))) == "nothing"
-    assert "attention weights only" in message_text(app)
+    assert "is read for its attention alone" in message_text(app)
 
 
 ADVICE = "write owner/name"
@@ -426,7 +426,7 @@ def test_a_link_to_a_python_file_asks_before_it_runs(tmp_path, local):
     button(app, "Run").click().run()
     assert code_text(app).startswith("array mine.py") and (tmp_path / "ran").exists()
     app = set_state(app, "needs", ("model",))
-    assert "mine.py has attention weights only; this page runs parts of a model" in message_text(
+    assert "mine.py is read for its attention alone; this page runs parts of a model" in message_text(
         app
     )
     (tmp_path / "mine.py").unlink()

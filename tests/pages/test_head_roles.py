@@ -188,7 +188,7 @@ def test_arrays_alone_are_measured_on_themselves():
     app = open_at("head_roles")
     app.selectbox(key="inside:model").set_value("Your own arrays…").run()
     app.file_uploader(key="inside:array-file").set_value(("mine.npz", out.getvalue(), "")).run()
-    assert_says(app, "measured on the input above", "In this array")
+    assert_says(app, "measured on the input above", "In this input")
     for role, head, name in (
         ("previous", "L0·H0", "previous token"),
         ("induction", "L0·H1", "induction"),
