@@ -49,6 +49,9 @@ class AttentionMap:
         if self.mask is not None:
             np.broadcast_shapes(self.mask.shape, self.weights.shape)
 
+    def __repr__(self) -> str:
+        return f"AttentionMap({self.kind} {self.layer_name}, {self.weights.shape})"
+
     @property
     def layer_number(self) -> int:
         """The model's own number of the layer; its index where that is unknown."""

@@ -16,7 +16,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import prod
 from typing import Any
@@ -84,9 +84,9 @@ class ModuleCall:
     function: str
     shape: tuple[int, int, int, int]  # B, H, T, S of the call; windows count as sequences
     heads: tuple[int, ...]
-    weights: Float[np.ndarray, "H T S"]
+    weights: Float[np.ndarray, "H T S"] = field(repr=False)
     pool: tuple[int, int]
-    rows: dict[int, Float[np.ndarray, "H keys"]]
+    rows: dict[int, Float[np.ndarray, "H keys"]] = field(repr=False)
     error: float
     tolerance: float
 
@@ -107,7 +107,7 @@ class ModuleReading:
     source: str
     calls: tuple[ModuleCall, ...]
     unread: dict[str, str]
-    output: Any
+    output: Any = field(repr=False)
 
     def trace(self, queries: Sequence[str] = (), keys: Sequence[str] = ()) -> AttentionTrace:
         """The maps as every picture draws them; heads are numbered by their place in `heads`.

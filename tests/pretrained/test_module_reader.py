@@ -560,6 +560,12 @@ class Own(nn.Module):
         return F.scaled_dot_product_attention(q, q, q, is_causal=True)
 
 
+def test_what_is_printed_fits_on_a_screen():
+    reading = read_module(nn.TransformerEncoderLayer(8, 2, batch_first=True), torch.ones(1, 40, 8))
+    assert len(repr(reading)) < 300 and len(repr(reading.trace())) < 200
+    assert "AttentionMap(self L0, (2, 40, 40))" in repr(reading.trace())
+
+
 def test_long_maps_are_pooled_beside_exact_rows():
     q, length = numbers(1, H, 2000, 8), 2000
     call = agreed(read_module(Own(), q, heads=[2, 0], queries=[7, -1]), 1).calls[0]
