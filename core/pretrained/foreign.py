@@ -426,3 +426,6 @@ def record_file(
     write_atomically(out, data)
     print(f"{out}: {format_bytes(len(data))}, {maps.about.source}: {'; '.join(maps.labels)}.")
     print(*maps.about.notes, sep="\n", end="\n" if maps.about.notes else "")
+    print(
+        "On Pretrained models, pick Your own arrays… in the list of models, and give it this file."
+    )
