@@ -171,7 +171,7 @@ def collect() -> list[Hit]:
     from core.studies.questions import ANSWERS
     from core.tasks import TASKS
     from dashboard.draw.glossary import TERMS
-    from dashboard.fields.model import OTHER
+    from dashboard.fields.model import OTHER, OWN_MODEL
     from dashboard.ui.models import ABOUT
 
     return [
@@ -183,6 +183,13 @@ def collect() -> list[Hit]:
             "hub download load huggingface my own model",
             "pretrained",
             {"inside:model": OTHER},
+        ),
+        (
+            "Your own PyTorch model",
+            "Read the attention of a model in a Python file.",
+            "my own model custom code handwritten nn.Module py file",
+            "pretrained",
+            {"inside:model": OWN_MODEL},
         ),
         (
             "BERT: its heads",

@@ -453,6 +453,7 @@ def test_what_is_picked_opens_also_on_its_own_page():
         ("One vector", "claims:choice", "bottleneck"),
         ("Llama 3.1", "cards:model", "llama3"),
         ("induction · model", "inside:model", "induction"),
+        ("Your own PyTorch model", "inside:model", "Your own model…"),
     ]:
         app.session_state[PICKED.key] = next(one for one in hits() if typed in one)
         app.run()

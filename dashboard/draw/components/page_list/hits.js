@@ -46,6 +46,7 @@ export const HITS = [
 ["Sinusoidal (its waves)", "See what Sinusoidal does to a sentence, on Positions.", "sinusoids sine cosine positional encoding", "positions", {"positions:position": "sinusoidal", "positions:idea": "encoding"}],
 ["Temperature (Generate text)", "Sample a text, less or more at random.", "", "generate", {"generate:strategy": "Sampling"}],
 ["A model of the Hugging Face Hub", "Type its name, as owner/name, into the box.", "hub download load huggingface my own model", "pretrained", {"inside:model": "Another model…"}],
+["Your own PyTorch model", "Read the attention of a model in a Python file.", "my own model custom code handwritten nn.Module py file", "pretrained", {"inside:model": "Your own model…"}],
 ["BERT: its heads", "See the 72 heads of MiniLM, a small BERT.", "attention maps", "pretrained", {"inside:model": "all-MiniLM-L6-v2"}],
 ["[CLS]", "term, seen on Pretrained models", "A token that some models put before every text. A model can be trained so that its last vector represents the whole text.", "glossary", {"glossary:find": "[CLS]"}],
 ["ablation", "term, seen on Why this answer", "ablations Taking a part out of a model, such as a head, to measure what the answer loses without it.", "glossary", {"glossary:find": "ablation"}],
