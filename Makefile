@@ -13,6 +13,7 @@
 # make faults     kills two hundred workers, drops a connection for half a minute, and all else that befalls a run
 # make weather    the tests as on other machines: processors, threads, languages, days, the last bit, each Python that
 #                 is installed with both builds of PyTorch: ten minutes each, and for a Python its own environment
+# make test-models reads small models of eight other packages, in an environment of their own: minutes, 1.5 GB
 # make wheel      writes dist/attention_lab-….whl, which installs anywhere
 # make bench      speed beside the peers, as one Markdown table
 #
@@ -32,7 +33,7 @@
 # make moving     the moving picture of the README, about two minutes
 #
 # Packages
-# make lock       writes constraints.txt: one version of every package, for all platforms
+# make lock       writes constraints.txt: one version of every package, for all platforms; and those of make test-models
 # make fresh      installs from requirements.txt into a new environment and opens a page there
 # make audit      asks the vulnerability service of PyPI about every package of constraints.txt
 # make sbom       the software bill of materials of constraints.txt, as CycloneDX in sbom.json
@@ -52,7 +53,7 @@ unexport PYTHONDONTWRITEBYTECODE  # the tests start some fifty processes: each w
 
 .PHONY: run quick check types javascript generated snapshots test beside in-browser docs clean fuzz faults \
   weather mutate bench example sweep models measured scores cache heads claims corpus bottleneck \
-  future translation moving lock wheel fresh audit sbom browser
+  future translation moving lock wheel fresh audit sbom browser test-models
 
 run: $(VENV)/.installed
 	$(BIN)/streamlit run streamlit_app.py $(RUN_ARGS)
@@ -141,6 +142,21 @@ WEATHER ?= basic other noise $(foreach version,3.14 $(PYTHONS),$(version)-cpu $(
 weather: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.weather $(WEATHER) -- $(BESIDE) --ignore=tests/browser $(WEATHER_ARGS)
 
+# With PyTorch's CPU build, and torchvision's, whose every build fits one of PyTorch's. None may be skipped there.
+# make test-models MODELS_ARGS=@tests/quick.txt takes others, which hold beside these packages too.
+MODELS := $(VENV)/models
+MODELS_ARGS ?= tests/pretrained/test_foreign_models.py
+test-models: $(MODELS)/.installed
+	ATTENTION_LAB_MODELS=all $(MODELS)/bin/python -m pytest $(MODELS_ARGS)
+
+$(MODELS)/.installed: requirements.txt constraints.txt pyproject.toml tests/constraints-models.txt | $(VENV)/bin/python
+	$(BIN)/python -m venv $(MODELS)
+	$(MODELS)/bin/python -m pip install --quiet --no-deps -c constraints.txt -c tests/constraints-models.txt torch torchvision \
+	  --find-links https://download.pytorch.org/whl/cpu/torch/ --find-links https://download.pytorch.org/whl/cpu/torchvision/
+	$(MODELS)/bin/python -m pip install --quiet -r requirements.txt -e ".[dev]"
+	$(MODELS)/bin/python -m pip install --quiet --no-deps -r tests/constraints-models.txt
+	@touch $@
+
 mutate: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks.mutate $(MUTATE_ARGS)
 
@@ -226,11 +242,18 @@ moving: $(VENV)/.installed-dev browser
 # Packages, and what is installed
 
 # Keeps the versions that constraints.txt has, as far as they fit; LOCK_ARGS=--upgrade takes the newest ones.
+# The models of other packages take the same versions, and tests/constraints-models.txt has what they need beside those;
+# litgpt takes any huggingface-hub.
 AUDIT := $(VENV)/audit/bin
+COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11.5 --no-annotate \
+  --custom-compile-command "make lock" $(VENV)/requirements.in pyproject.toml --extra dev --extra audit
 lock: $(VENV)/.installed-dev
 	grep -v '^-c' requirements.txt > $(VENV)/requirements.in
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11.5 --no-annotate --custom-compile-command "make lock" \
-	  $(LOCK_ARGS) $(VENV)/requirements.in pyproject.toml --extra dev --extra audit -o constraints.txt
+	$(COMPILE) $(LOCK_ARGS) -o constraints.txt
+	echo huggingface-hub > $(VENV)/any-version.in
+	cp tests/constraints-models.txt $(VENV)/models.txt  # whose versions stay as they are
+	$(COMPILE) $(LOCK_ARGS) -c constraints.txt --override $(VENV)/any-version.in --group models -o $(VENV)/models.txt
+	grep -vxFf constraints.txt $(VENV)/models.txt > tests/constraints-models.txt
 
 wheel: | $(VENV)/bin/python
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .

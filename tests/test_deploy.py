@@ -55,7 +55,8 @@ from dashboard.server.visitors import UNKNOWN_NAME
 from tests.cases import PATIENCE, each, wait_for
 
 ROOT = Path(__file__).resolve().parents[1]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+PROJECT = PYPROJECT["project"]
 TEXT = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
 FOLDER = ROOT / ".devcontainer"
 
@@ -617,6 +618,7 @@ def test_reader_comes_back_to_server_that_has_their_runs():
 EXTRAS = {
     name: [*map(Requirement, lines)] for name, lines in PROJECT["optional-dependencies"].items()
 }
+MODELS = [*map(Requirement, PYPROJECT["dependency-groups"]["models"])]
 ENVIRONMENTS = [
     {
         **default_environment(),
@@ -645,16 +647,18 @@ def lines_of(name: str) -> list[str]:
 
 
 CONSTRAINTS = [Requirement(line) for line in lines_of("constraints.txt")]
+# What the models of other packages need beside these, in an environment of their own.
+BESIDE = [Requirement(line) for line in lines_of("tests/constraints-models.txt")]
 REQUIREMENTS = [
     Requirement(line) for line in lines_of("requirements.txt") if not line.startswith("-")
 ]
 
 
 def pinned(environment: Mapping[str, Any]) -> dict[str, str]:
-    """The versions that constraints.txt pins in an environment, by package."""
+    """The versions that constraints.txt and tests/constraints-models.txt pin in an environment, by package."""
     return {
         canonicalize_name(one.name): next(iter(one.specifier)).version
-        for one in CONSTRAINTS
+        for one in CONSTRAINTS + BESIDE
         if one.marker is None or one.marker.evaluate(environment)
     }
 
@@ -668,9 +672,11 @@ def required_by(package: str) -> list[Requirement]:
 
 
 def needs(environment: Mapping[str, Any]) -> Iterator[tuple[Requirement, str]]:
-    """What follows from requirements.txt and dev, as far as packages are installed, and whose requirement it is."""
-    waiting = [(one, "requirements.txt") for one in REQUIREMENTS] + [
-        (one, "dev") for one in EXTRAS["dev"]
+    """What follows from requirements.txt, dev and models, as far as packages are installed, and whose requirement it is."""
+    waiting = [
+        *((one, "requirements.txt") for one in REQUIREMENTS),
+        *((one, "dev") for one in EXTRAS["dev"]),
+        *((one, "models") for one in MODELS),
     ]
     seen = set()
     while waiting:
@@ -701,17 +707,18 @@ def test_requirements_name_the_constraints():
 
 
 def test_every_constraint_is_one_version():
-    assert all(re.fullmatch(r"==[\w.]+", str(one.specifier)) for one in CONSTRAINTS), (
+    assert all(re.fullmatch(r"==[\w.]+", str(one.specifier)) for one in CONSTRAINTS + BESIDE), (
         "no ranges, no local versions"
     )
-    names = [canonicalize_name(one.name) for one in CONSTRAINTS]
-    assert names == sorted(set(names))
+    names, beside = (
+        [canonicalize_name(one.name) for one in file] for file in (CONSTRAINTS, BESIDE)
+    )
+    assert names == sorted(set(names)) and beside == sorted(set(beside) - set(names))
 
 
-# Those of models have an environment of their own.
-@each("file", ["requirements.txt", *(one for one in EXTRAS if one != "models")])
+@each("file", ["requirements.txt", "models", *EXTRAS])
 def test_what_is_named_has_the_version_of_the_constraints(file):
-    named = REQUIREMENTS if file == "requirements.txt" else EXTRAS[file]
+    named = {**EXTRAS, "requirements.txt": REQUIREMENTS, "models": MODELS}[file]
     versions = pinned(default_environment() | {"extra": ""})
     assert not [
         str(one)

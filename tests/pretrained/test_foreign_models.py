@@ -1,9 +1,11 @@
 """Small models of other people's packages, with random weights: their attention is read, and none of their code is touched.
 
-The packages are those of the extra `models`; a model is skipped only where its package is absent, or does not import
-with this PyTorch (torchvision needs a build of its own for each).
+The packages are those of the group `models` of pyproject.toml, and a few of the extra `dev`. A model is skipped where its
+package is absent, or does not import with this PyTorch (torchvision needs a build of its own for each); `make test-models`
+has an environment with all of them, where none is skipped.
 """
 
+import os
 from collections.abc import Callable
 from importlib import import_module
 from types import SimpleNamespace
@@ -21,6 +23,8 @@ def package(name: str) -> Any:
     try:
         return import_module(name)
     except (ImportError, RuntimeError) as error:
+        if os.environ.get("ATTENTION_LAB_MODELS"):
+            raise
         pytest.skip(f"{name} does not import: {error}")
 
 
