@@ -155,6 +155,8 @@ $(MODELS)/.installed: requirements.txt constraints.txt pyproject.toml tests/cons
 	  --find-links https://download.pytorch.org/whl/cpu/torch/ --find-links https://download.pytorch.org/whl/cpu/torchvision/
 	$(MODELS)/bin/python -m pip install --quiet -r requirements.txt -e ".[dev]"
 	$(MODELS)/bin/python -m pip install --quiet --no-deps -r tests/constraints-models.txt
+	@$(MODELS)/bin/python -c "import torchvision" || { echo "torchvision was built for another PyTorch than the one that pip \
+	took: both have to come from download.pytorch.org, or both from PyPI."; exit 1; }
 	@touch $@
 
 mutate: $(VENV)/.installed-dev
