@@ -533,6 +533,15 @@ def load_folder(folder: Path | str, name: str) -> Pretrained:
     files = folder_weights(folder, name)
     if "transformers.modeling_utils" not in sys.modules:
         refuse_too_much(Cost(bytes=LIBRARY), "The library of models", "Try again in a few minutes.")
+    # One for another PyTorch breaks the library, which then says that a class of its own is missing.
+    with (
+        wrap_errors(
+            "torchvision here is for another PyTorch",
+            ". Install the two together, or uninstall torchvision.",
+        ),
+        suppress(ModuleNotFoundError),
+    ):
+        import_module("torchvision")
     with BUILDING, wrap_errors(f"{name} cannot be loaded"):
         config = transformers.AutoConfig.from_pretrained(folder, **SAFE)
         kind = model_class(config)

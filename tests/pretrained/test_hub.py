@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import sys
 import threading
 import time
 import zipfile
@@ -277,6 +278,16 @@ def test_weights_that_are_missing_or_damaged_are_said(tmp_path):
     for damaged in (b"", b"damaged", bert_files()["model.safetensors"][:-1]):
         (tmp_path / "model.safetensors").write_bytes(damaged)
         pytest.raises(PretrainedError, load_folder, tmp_path, "own").match("own cannot be loaded")
+
+
+def test_torchvision_for_another_pytorch_is_named(tmp_path, monkeypatch):
+    # What its import raises beside PyTorch's CPU build, if it comes from PyPI.
+    text = "raise RuntimeError('operator torchvision::nms does not exist')\n"
+    (tmp_path / "torchvision.py").write_text(text, encoding="utf-8")
+    monkeypatch.delitem(sys.modules, "torchvision", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(PretrainedError, match="another PyTorch: .*nms.* uninstall torchvision"):
+        load_lab_model("induction")
 
 
 # Model folders whose settings are put wrong by hand; tests/fuzz does it at random.
