@@ -245,7 +245,6 @@ def test_its_code_prints_what_its_comments_say(
     guide, tmp_path, monkeypatch, capsys, without_new_entries
 ):
     names: dict[str, object] = {"__name__": "guide"}
-    (tmp_path / "core").symlink_to(ROOT / "core")
     monkeypatch.chdir(tmp_path)
     blocks = snippets(f"guides/{guide}.md")
     assert blocks
