@@ -83,6 +83,10 @@ def file(tmp_path, monkeypatch):
     (tmp_path / "fruit.csv").write_text(
         "size;kind\n" + "3,5;apple\n4,5;lime\n" * 30, encoding="utf-8"
     )
+    (tmp_path / "ids.csv").write_text(
+        "id,colour,kind\n" + "".join(f"{n},red,apple\n{n}0,green,lime\n" for n in range(101, 150)),
+        encoding="utf-8",
+    )
     (tmp_path / "broken.csv").write_bytes(b"a,b\n\xff\xe9,1\n")
     path = tmp_path / "run.json"
     path.write_text(json.dumps(small_run().to_json()), encoding="utf-8")
@@ -100,6 +104,14 @@ def test_set_changes_what_is_trained(file, monkeypatch):
     assert (attention.d_model, attention.score.key) == (4, "additive")
     assert dict(config.task.params)["length"] == 5
     assert run.status().state == "finished" and run.records()[-1].step == 2
+
+
+def test_recipe_counts_what_it_reads(tmp_path, monkeypatch, capsys):
+    text = tmp_path / "text.txt"
+    text.write_text("".join(f"{n} is {n * n}. " for n in range(400)), encoding="utf-8")
+    for words, unit in ((["--nanogpt"], "characters"), (["--set", "unit=words"], "words")):
+        assert lab(monkeypatch, "recipe", "own_text", "--data", text, *words) == 0
+        assert f" {unit}; the last" in capsys.readouterr().err
 
 
 def test_set_changes_the_run_that_a_sweep_varies(file, tmp_path, monkeypatch, capsys):
@@ -129,6 +141,7 @@ def test_set_changes_the_run_that_a_sweep_varies(file, tmp_path, monkeypatch, ca
         ("recipe own_text decoder --nanogpt", "leave out decoder"),
         ("recipe iris transformer", "take one of classifier, one_token"),
         ("recipe own_table --data {0}/fruit.csv --set label=price", "no such column"),
+        ("recipe own_table --data {0}/ids.csv --set label=kind", "Left out: id (identifiers"),
         ("recipe own_table --data {0}/broken.csv", "Line 2 is not UTF-8"),
         ("recipe own_table --data {0}/none.csv", os.strerror(errno.ENOENT)),
         ("finetune pairs {0}/none --set depth=2", "depth"),

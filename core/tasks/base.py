@@ -435,12 +435,12 @@ class LabelledTask(Task):
 
 
 def split_sides(
-    items: Sequence[object], labels: Sequence[int], seed: int = 0
+    items: Sequence[object], labels: Sequence[int], seed: int = 0, notes: Sequence[str] = ()
 ) -> Mapping[bool, tuple[int, ...]]:
     """Indexes of the training items (False) and of the held-out items (True), a fifth of each class.
 
     Equal items count as one, of the class of the first, so that they stand on one side. ConfigError when no class has
-    three different ones.
+    three different ones, with the notes on how they were read.
     """
     groups: dict[object, list[int]] = {}
     for i, item in enumerate(items):
@@ -457,7 +457,12 @@ def split_sides(
             split[rank < held_out_count] += of_class[j]
     refuse_if(
         not split[True],
-        "No class has three different rows, so none can be held out; add different rows.",
+        " ".join(
+            (
+                "No class has three different rows, so none can be held out; add different rows.",
+                *notes,
+            )
+        ),
     )
     order = torch.randperm(len(split[True]), generator=generator).tolist()
     return {False: tuple(split[False]), True: tuple(split[True][i] for i in order)}

@@ -509,7 +509,7 @@ def check_table(**params: str) -> None:
         return
     table = parse_table(**params)
     rows = [tuple(words(each)) for each in table.texts] if isinstance(table, Texts) else table.rows
-    split_sides(rows, table.labels)
+    split_sides(rows, table.labels, notes=table.notes)
 
 
 OWN_TEXT: TaskEntry = TaskEntry(

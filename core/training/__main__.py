@@ -79,9 +79,10 @@ def recipe(
     params |= {
         name: put_if_long(text) for name, text in command_line.text_of(data, encoding).items()
     }
-    made = make_task(TaskConfig.of(task, **params))
-    print(*made.notes, sep="\n", end="\n" * bool(made.notes), file=sys.stderr)
-    config = nanogpt(made.config) if nano else recommended(made, model)
+    asked = TaskConfig.of(task, **params)
+    config = nanogpt(asked) if nano else recommended(make_task(asked), model)
+    notes = make_task(config.task).notes  # nanoGPT reads characters, whatever is asked
+    print(*notes, sep="\n", end="\n" * bool(notes), file=sys.stderr)
     print(json.dumps(config.to_json(), indent=1, ensure_ascii=False))
 
 
