@@ -13,7 +13,7 @@
 # make faults     kills two hundred workers, drops a connection for half a minute, and all else that befalls a run
 # make weather    the tests as on other machines: processors, threads, languages, days, the last bit, each Python that
 #                 is installed with both builds of PyTorch: ten minutes each, and for a Python its own environment
-# make test-models reads small models of eight other packages, in an environment of their own: minutes, 1.5 GB
+# make test-models reads small models of eight other packages, in an environment of their own: minutes, 3.3 GB
 # make wheel      writes dist/attention_lab-….whl, which installs anywhere
 # make bench      speed beside the peers, as one Markdown table
 #

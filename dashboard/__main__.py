@@ -17,7 +17,7 @@ def main() -> int:
     if missing := [name for name in ("torch", "streamlit", "typer") if find_spec(name) is None]:
         print(
             f"{', '.join(missing)} not installed: pip install -r requirements.txt, in the folder of the lab, "
-            "or pip install attention-lab, in any.",
+            f"or pip install {' '.join(missing)}, in any.",
             file=sys.stderr,
         )
         return 1

@@ -706,6 +706,13 @@ def test_requirements_name_the_constraints():
     assert not [one for one in REQUIREMENTS if other.search(one.name) or "+cu" in str(one)]
 
 
+def test_nothing_says_to_install_the_lab_from_an_index():
+    # It is on none, where its name may be another's; pip takes a folder or a wheel.
+    files = [one for part in ("core", "dashboard", "pages") for one in (ROOT / part).rglob("*.py")]
+    texts = {one: one.read_text("utf-8") for one in [*files, *(ROOT / "docs").glob("[a-z]*.md")]}
+    assert not [one for one, text in texts.items() if re.search(r"install \W*attention-lab", text)]
+
+
 def test_every_constraint_is_one_version():
     assert all(re.fullmatch(r"==[\w.]+", str(one.specifier)) for one in CONSTRAINTS + BESIDE), (
         "no ranges, no local versions"

@@ -424,7 +424,7 @@ def write_wandb(run: Run, folder: Path) -> Path:
         import wandb
     except ImportError as error:
         raise ValueError(
-            'Weights & Biases is not installed; install it with: pip install "attention-lab[wandb]"'
+            "Weights & Biases is not installed; install it with: pip install wandb"
         ) from error
     records = _records(run)
     folder.mkdir(parents=True, exist_ok=True)

@@ -39,9 +39,7 @@ from core.runs import folder, ray_queue
 STEP_SECONDS, STATE_SECONDS, RETRY_SECONDS = 0.1, 1.0, 3.0
 PROBE_SECONDS, PROBES = 1.0, 4  # a head that does not answer so often is lost
 IDLE_SECONDS = 120.0  # without a run, and without a page that shows the cluster
-MISSING = (
-    'Ray is not installed beside the server; install it with: pip install "attention-lab[ray]"'
-)
+MISSING = 'Ray is not installed beside the server; install it with: pip install "ray[client]"'
 LOST = (
     "The Ray cluster cannot be reached. The run continues from its last saved step when it is back."
 )

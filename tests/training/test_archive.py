@@ -475,7 +475,7 @@ def test_files_are_not_mixed_and_an_empty_run_is_refused(run, tmp_path, capsys, 
     monkeypatch.setitem(__import__("sys").modules, "wandb", None)  # an extra
     for command, words in (
         ("tensorboard", "has event files already"),
-        ("wandb", 'pip install "attention-lab[wandb]"'),
+        ("wandb", "pip install wandb"),
     ):
         assert main([command, str(run.path), str(tmp_path)]) == 1
         assert words in capsys.readouterr().err
