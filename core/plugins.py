@@ -88,7 +88,7 @@ def describe(error: BaseException, file: Path | None = None) -> str:
             frames = [(error.filename, error.lineno)]
     if frames:
         place = f"{Path(frames[-1][0]).name}, line {frames[-1][1]}: "
-    kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
+    kind = "" if text and isinstance(error, ValueError) else f"{type(error).__name__}: "
     return f"{place}{kind}{(text or 'no message').rstrip('.')}."
 
 

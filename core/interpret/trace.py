@@ -70,11 +70,15 @@ class AttentionMap:
 
 def why_not_weights(name: str, values: np.ndarray, signed: bool = False) -> str | None:
     """What keeps some numbers from being drawn as weights, 0 to 1, or as signed numbers; None where nothing does."""
-    if not np.isfinite(values).all():
-        return (
-            f"{name} holds {int((~np.isfinite(values)).sum()):,} numbers that are not finite. Write a fully masked "
-            "row as zeros."
+    if wrong := int((~np.isfinite(values)).sum()):
+        # a whole map has another cause than a masked row
+        why = (
+            "Look for NaN in the model"
+            if wrong == values.size
+            else "Write a fully masked row as zeros"
         )
+        which = "number that is" if wrong == 1 else "numbers that are"
+        return f"{name} holds {wrong:,} {which} not finite. {why}."
     low, high = float(values.min(initial=0)), float(values.max(initial=0))
     if signed or (low >= -1e-4 and high <= 1.001):  # what rounding leaves
         return None

@@ -491,16 +491,18 @@ def own_model_panel(container: Any) -> None:
         return
 
     def typed() -> None:
-        if name := (st.session_state.get(OWN_FILE) or "").strip().strip("'\""):
+        if (name := (st.session_state.get(OWN_FILE) or "").strip().strip("'\"")).endswith(".py"):
             allow_file(name)
 
-    container.text_input(
+    name = container.text_input(
         "Path of a Python file",
         key=OWN_FILE,
         placeholder="~/my_model.py",
         on_change=guarded(OWN_FILE, typed),
         help="It runs in the lab's process, with all your rights, and again after each change.",
     )
+    if name:  # else it became the model
+        container.error(f"{plain(name)} does not end with .py.", icon=":material/error:")
     st.caption(
         "Any PyTorch model, without an adapter: the file builds it and names an example input, the lab runs it once "
         "and reads each attention that it computes. Also KEYS (words of the keys of cross-attention), ROW, HEADS, IMAGE."
@@ -509,7 +511,7 @@ def own_model_panel(container: Any) -> None:
 
 
 NO_CODE = (
-    "No code of visitors runs here. On the computer with your model, `attention-lab record my_model.py -o maps.zip` "
+    "No code of visitors runs here. On the computer with your model, “attention-lab record my_model.py -o maps.zip” "
     "writes its attention into a file without code."
 )
 

@@ -420,7 +420,7 @@ def test_a_notebook_shows_the_same_page_in_a_frame(tmp_path):
 @pytest.mark.parametrize(
     ("number", "words"),
     [
-        (np.nan, "holds 1 numbers that are not finite"),
+        (np.nan, "holds 1 number that is not finite"),
         (np.inf, "not finite"),
         (-0.01, "signed=True"),
         (1.01, "0 to 1"),

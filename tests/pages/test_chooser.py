@@ -418,6 +418,13 @@ def test_a_python_file_is_a_source_and_follows_its_file(app, tmp_path, local, mo
     assert runs.read_text("utf-8") == ".." and "(2, 2)" in code_text(app)
 
 
+def test_the_field_of_a_python_file_takes_no_other(app, tmp_path, local):
+    choose(app.run(), OWN)
+    for name in (str(tmp_path), "owner/name", "mine.txt", "~"):
+        app.text_input(key="inside:own-file").set_value(name).run()
+        assert f"{name} does not end with .py." in message_text(app) and "build()" in code_text(app)
+
+
 def test_a_link_to_a_python_file_asks_before_it_runs(tmp_path, local):
     path = write_model(tmp_path, f"open({str(tmp_path / 'ran')!r}, 'w').close()\n{BY_HAND}")
     app = opened(path)

@@ -165,13 +165,28 @@ def test_words_over_many_patches(tmp_path, pixels, grid, high, wide):
     ("import nothing_of_this_name", "mine.py, line 1: ModuleNotFoundError"),
     ("import sys\nsys.exit(3)", "mine.py, line 2: SystemExit: 3."),
     ("def build(:", "mine.py, line 1: SyntaxError"),
+    ("BUILD, INPUTS = 1, 1", "mine.py has no build()"),
+    (BY_HAND + "\ndef build(): raise ValueError", "mine.py, line 21: ValueError: no message."),
+    (BY_HAND + "\ndef build(): raise KeyboardInterrupt", "mine.py, line 21: KeyboardInterrupt: no message."),
+    *((BY_HAND + f"\nINPUTS = {inputs}", f"inputs in mine.py are of type {kind}; expected a tensor")
+      for inputs, kind in (("None", "NoneType"), ("'hello'", "str"), ("np.ones((1, 4))", "ndarray"))),
+    *((BY_HAND + f"\nTOKENS = {tokens}", f"TOKENS is {kind}; expected words")
+      for tokens, kind in (("5", "int"), ("{'a': 1}", "dict"), ("build", "function"))),
+    *((UNET + f"\n{line}", f"{line.replace(' =', ' is')}; expected ") for line in (
+        "ROW = 'a'", "HEADS = 1", "HEADS = '01'", "GRID = 3", "GRID = 'a'", "GRID = (-6, -6)", "GRID = (6, 6, 1)")),
+    (BY_HAND + "\nROW = 3", "No map of modules 1, 2: its batch has 1 sequence, and no row 3."),
+    (BY_HAND + "\nfor one in MODEL.parameters(): nn.init.constant_(one, torch.nan)",
+     "No map of modules 1, 2: the map holds 32 numbers that are not finite. Look for NaN in the model."),
+    (UNET + "\nIMAGE = np.full((4, 4, 3), 200.0)", "IMAGE runs from 200 to 200; expected"),
+    (UNET + "\nIMAGE = np.full((4, 4, 3), np.nan)", "IMAGE runs from nan to nan; expected"),
+    (UNET + "\nIMAGE = np.ones((0, 0, 3))", "IMAGE has the shape (0, 0, 3); expected"),
     (UNET + "\nIMAGE = np.ones((4, 4))", "IMAGE has the shape (4, 4); expected (height, width, 3)"),
     (UNET + "\nIMAGE = 'none.png'", "none.png"),
     (BY_HAND + "\nHEADS = [7]", "No layer has a head 7"),
     (HEAD + "def build(): return nn.Linear(2, 2)\nINPUTS = torch.ones(1, 2)",
-     "No attention of Linear was read. No map of Linear: no softmax"),
+     "No attention of Linear was read. No map of module Linear: no softmax"),
     (BY_HAND + "\nINPUTS = torch.tensor([1, 2])", " INPUTS is (2,); is the batch missing?"),
-    (BY_HAND + "\nINPUTS = 'a text'", "mine.py: The inputs are text; expected a tensor"),
+    (BY_HAND + "\nINPUTS = 'a text'", "mine.py are of type str; expected a tensor"),
     (BY_HAND + "\nINPUTS = {'x': 1, 'input': INPUTS}", " INPUTS are x int, input (1, 4)."),
     (BY_HAND + "\nINPUTS = (INPUTS, INPUTS, None)", " INPUTS are (1, 4), (1, 4), NoneType."),
     (BY_HAND + "\ndef build(): return torch.load('weights.pt')",
@@ -185,6 +200,7 @@ def test_what_is_wrong_is_one_sentence(tmp_path, code, says):
 
 @pytest.mark.parametrize(("code", "says"), [
     (BY_HAND + "\nTOKENS = 'one two'", "TOKENS has 2 words; maps have 4 tokens."),
+    (BY_HAND + "\nTOKENS = ['one']", "TOKENS has 1 word; maps have 4 tokens."),
     (BY_HAND + "\nKEYS = 'one two'", "KEYS has 2 words; maps have 4 tokens."),
     (BY_HAND + "\nIMAGE = np.ones((4, 4, 3))\nTOKENS = ''\nGRID = (3, 3)", "IMAGE is not drawn: none of 4 is"),
     (BY_HAND.replace("Attention())", "Attention(), LinearAttention())").replace("MODEL =", """
@@ -192,14 +208,14 @@ class LinearAttention(Attention):
     def forward(self, x):  # linear attention has no matrix
         q, k, v = self.qkv(x).chunk(3, -1)
         return (F.elu(q) + 1) @ ((F.elu(k) + 1).mT @ v)
-MODEL ="""), "No map of 3: "),
+MODEL ="""), "No map of module 3: "),
     (BY_HAND.replace("Attention())", "Signed())").replace("MODEL =", """
 class Signed(Attention):
     def forward(self, x):
         q, k, v = (one[:, None] for one in self.qkv(x).chunk(3, -1))
         weights = 2 * (q @ k.mT).softmax(-1)
         return (weights @ v)[:, 0]
-MODEL ="""), "Not drawn: 2 runs from "),
+MODEL ="""), "No map of module 2: the map runs from "),
 ])  # fmt: skip
 def test_what_is_left_out_is_said(tmp_path, code, says):
     assert says in " ".join(maps_of(tmp_path, code).about.notes)
@@ -269,6 +285,14 @@ MODEL ="""
     )
     assert maps.about.notes == ("Maps of more than 512 tokens are drawn in blocks of tokens.",)
     assert maps.readings[0].source.tokens[0] == "a–b"  # of four
+
+
+def test_pixels_are_whole_numbers_or_fractions(tmp_path):
+    """Whole numbers of any type are 0 to 255: they were cut at 1, and the picture was white."""
+    maps = maps_of(
+        tmp_path, UNET + "\nIMAGE = np.full((4, 4, 3), 100)\nTOKENS = None\nROW = None\n"
+    )
+    assert maps.picture is not None and set(maps.picture.numpy().ravel()) == {100}
 
 
 def test_only_python_is_run(tmp_path):

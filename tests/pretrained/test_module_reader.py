@@ -731,7 +731,7 @@ def test_what_no_layer_has_is_refused(asked, why):
 def test_a_row_beyond_the_batch_is_told():
     reading = read_module(NanoAttention(True), numbers(B, T, C), row=B)
     assert not reading.calls and reading.unread == {
-        "NanoAttention": "it has 2 sequences, and no row 2"
+        "NanoAttention": "its batch has 2 sequences, and no row 2"
     }
 
 
