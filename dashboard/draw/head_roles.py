@@ -30,7 +30,7 @@ from core.pretrained import Reading
 from dashboard.draw import picture_files
 from dashboard.draw.components import Cell
 from dashboard.draw.figures import Spec, Theme
-from dashboard.draw.formats import cut, number, percent, plain, written
+from dashboard.draw.formats import cut, number, percent, plain, plural, written
 from dashboard.draw.grids import role_figure, share_grid
 
 ROLE_PAPERS = "\n\n".join(f"**{one.name}** — {plain(one.meaning)}. {one.source}" for one in ROLES)
@@ -101,7 +101,7 @@ def role_fact(scores: RoleScores, head: Head, index: int, inputs: RoleInputs) ->
     role, score = ROLES[index], scores.score[index][head]
     chance, measured = (
         number(scores.chance[index][head]),
-        f"over {scores.rows[index]:,} rows of {inputs.name}",
+        f"over {plural(scores.rows[index], 'row')} of {inputs.name}",
     )
     line = (
         f":primary[**{scores.name(head)}**] takes **{number(score)}** from **{role.attends_to}**, "

@@ -570,7 +570,7 @@ def _own_maps(ref: ModelRef) -> tuple[ModelRef, ModelInputs]:
     with st.container(horizontal=True, vertical_alignment="center"):
         st.caption(
             f"{plain(trace.source)}: {layers} layer{'s' * (layers > 1)} of {heads} head{'s' * (counts[-1] > 1)}, "
-            f"{len(trace.maps[-1].keys)} tokens.",
+            "maps of {1} × {2}.".format(*trace.maps[-1].weights.shape),
             width="content",
         )
         if maps.about.parts:
@@ -583,7 +583,7 @@ def _own_maps(ref: ModelRef) -> tuple[ModelRef, ModelInputs]:
 
 def _modules(trace: AttentionTrace, part: foreign.Part) -> None:
     table(
-        ("layer", "module", "attends by", "tokens", "heads", "off by"),
+        ("layer", "module", "attends by", "map", "heads", "off by"),
         [
             (
                 f"{KINDS[item.kind]} {item.layer_name}",

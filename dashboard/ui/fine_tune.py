@@ -286,7 +286,7 @@ def _model(name: str, task: str) -> str | None:
         return None
     reject_if(
         ref.source == "array",
-        f"{name} holds attention weights only, so there is no model to train.",
+        f"{name} gives attention weights only; this page trains a model of the list, of the hub or of a folder.",
     )
     finetune.check_model(config_name(ref), task)
     return config_name(ref)

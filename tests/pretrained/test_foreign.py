@@ -283,8 +283,12 @@ MODEL ="""
     maps = maps_of(
         tmp_path, code + "INPUTS = torch.ones(1, 1030).long()\nTOKENS = ['a', 'b'] * 515\n"
     )
-    assert maps.about.notes == ("Maps of more than 512 tokens are drawn in blocks of tokens.",)
-    assert maps.readings[0].source.tokens[0] == "a–b"  # of four
+    blocks = "Of 1,030 tokens each row or column is a block of 4; a side has at most 512."
+    assert maps.about.notes == (blocks,)
+    assert maps.readings[0].source.tokens[0] == "a–b"
+    maps = maps_of(tmp_path, BY_HAND + "INPUTS = torch.ones(1, 1030).long()")
+    assert maps.about.notes == (blocks, "TOKENS has 4 words; maps have 1,030 tokens.")
+    assert maps.readings[0].source.tokens[:2] == ("0–3", "4–7")
 
 
 def test_pixels_are_whole_numbers_or_fractions(tmp_path):
