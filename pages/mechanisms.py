@@ -67,12 +67,12 @@ class Controls(lab.Fields, page="mechanisms"):
     projection, score, position, mask, normalizer, kernel = map(_choice, AXES)
     pin = lab.CellField()
     beside = lab.Select[str](
-        "Debug beside",
+        "Compare step by step with",
         lambda c: {
             item.key: item.name for item in AXES[Controls.read("axis").axis] if not item.source
         },
         lambda c: getattr(study.BASELINE, Controls.read("axis").axis).key,
-        help="The first step of the formula in which your choice and this one give other numbers.",
+        help="Both compute the same numbers, step by step: the first step in which yours and this one differ is shown.",
     )
     step = lab.CellField()
 
@@ -212,14 +212,16 @@ def debugger(axis: str, config: AttentionConfig) -> None:
     alarms = lab.cached(check, config).alarms
     st.markdown("## Is it right?")
     if not alarms:
-        lab.paragraph("`check` has nothing against it.")
+        lab.paragraph(
+            "`check` finds no fault in it, by masks, scale, positions, gradients and number types."
+        )
     for index, alarm in enumerate(alarms):
         contrast(f"check:{index}", alarm.text, alarm.got, alarm.expected, "Right")
     beside = Controls.draw("beside", into=lab.HERE).beside
     with lab.shown_errors(ValueError):
-        other = example_config(axis, beside, *SIZES)
+        other, name = example_config(axis, beside, *SIZES), entry(axis, beside).name
         apart = lab.cached(first_difference, config, other)
-        contrast("step", apart.text, apart.mine, apart.ours, entry(axis, beside).name)
+        contrast("step", apart.sentence(name), apart.mine, apart.ours, name)
 
 
 def contrast(name: str, text: str, mine: Tensor | None, other: Tensor | None, beside: str) -> None:

@@ -326,11 +326,12 @@ def test_all_mechanisms_says_what_check_finds(worked, monkeypatch):
     text = page_text(app)
     assert "## Is it right?" in text and "0.25 and 0.0625 times as far as q·k / √D" in text
     assert (
-        "They agree up to k; the first difference is in q·k, by up to" in text
-        and "0.25 times ours" in text
+        "They agree up to the keys (projected and rotated); the first difference is in q·k, by up to"
+        in text
+        and "0.25 times Scaled dot product" in text
     )
     app = set_control("mechanisms:", app, "selectbox", "beside", "cosine")
-    assert not app.exception and "0.25 times ours" not in page_text(app)
+    assert not app.exception and "0.25 times Scaled dot product" not in page_text(app)
     monkeypatch.delitem(sys.modules, "pages.mechanisms")
     assert "Is it right?" not in page_text(open_at("mechanisms", "mechanisms:", axis="Scores"))
 

@@ -22,14 +22,14 @@ from core.entries import refuse_if
 
 STEPS = "q", "k", "raw", "scores", "masked", "weights", "out", "merged"
 MEANINGS = {
-    "q": "the queries, projected and rotated",
-    "k": "the keys, projected and rotated",
+    "q": "the queries (projected and rotated)",
+    "k": "the keys (projected and rotated)",
     "raw": "q·k",
-    "scores": "the scores, scaled and with their biases",
+    "scores": "the scores (scaled, with their biases)",
     "masked": "the masked scores",
     "weights": "the weights",
     "out": "weights · v",
-    "merged": "the heads, merged and projected",
+    "merged": "the output (heads merged and projected)",
 }
 HIDDEN = -1e4  # a score that is less is as good as −∞
 
@@ -50,19 +50,25 @@ class Difference:
 
     @property
     def text(self) -> str:
+        return self.sentence()
+
+    def sentence(self, ours: str = "ours") -> str:
+        """The first difference and its cell; `ours` names the choice of the lab."""
         if not self.step or self.mine is None or self.ours is None:
-            return f"No step differs: {', '.join(self.equal)} are equal."
+            return f"No step differs: {', '.join(map(MEANINGS.__getitem__, self.equal))} are equal."
         row, column = self.cell
         values = [float(one[row, column]) for one in (self.mine, self.ours)]
-        numbers = ["−∞" if one <= HIDDEN else f"{one:.3g}".replace("-", "−") for one in values]
-        most = "∞" if "−∞" in numbers else f"{self.largest:.3g}"
-        until = f"They agree up to {self.equal[-1]}; the" if self.equal else "The"
+        numbers = [
+            "−∞ (hidden)" if one <= HIDDEN else f"{one:.3g}".replace("-", "−") for one in values
+        ]
+        most = "" if min(values) <= HIDDEN else f", by up to {self.largest:.3g}"
+        until = f"They agree up to {MEANINGS[self.equal[-1]]}; the" if self.equal else "The"
         factor = (self.mine / self.ours)[(self.ours.abs() > 1e-3) & self.ours.isfinite()]
         same = factor.numel() and factor.std(correction=0) < 1e-3 * factor.mean().abs()
-        times = f" Mine is {float(factor.mean()):.3g} times ours." if same else ""
+        times = f" Mine is {float(factor.mean()):.3g} times {ours}." if same else ""
         return (
-            f"{until} first difference is in {MEANINGS[self.step]}, by up to {most}: at row {row}, column {column} mine has "
-            f"{numbers[0]} and ours {numbers[1]}.{times}"
+            f"{until} first difference is in {MEANINGS[self.step]}{most}: at row {row}, column {column} mine has "
+            f"{numbers[0]} and {ours} {numbers[1]}.{times}"
         )
 
     def __repr__(self) -> str:

@@ -330,34 +330,54 @@ CONFIG = AttentionConfig(24, 3)
 @each(
     ("mine", "config", "step", "words"),
     [
-        (right, {}, "", "No step differs: q, k, raw, scores, .*weights, out are equal"),
+        (
+            right,
+            {},
+            "",
+            "No step differs: the queries .*, q·k, the scores .*the weights, weights · v are equal",
+        ),
         (F.scaled_dot_product_attention, {"mask": "causal"}, "", "No step differs"),
         (eager_attention_forward, {}, "", "No step differs"),
-        (nn.MultiheadAttention(24, 3, batch_first=True), {}, "", "merged are equal"),
-        (Layer(), {"mask": "causal"}, "", "merged are equal"),
+        (
+            nn.MultiheadAttention(24, 3, batch_first=True),
+            {},
+            "",
+            "the output .heads merged and projected. are equal",
+        ),
+        (Layer(), {"mask": "causal"}, "", "the output .heads merged and projected. are equal"),
         (
             lambda q, k, v: (q @ k.mT / q.shape[-1]).softmax(-1) @ v,
             {},
             "scores",
-            "agree up to raw; the first difference is in the scores.*, by up to .*Mine is 0.354 times ours",
+            "agree up to q·k; the first difference is in the scores.*, by up to .*Mine is 0.354 times ours",
         ),
-        (lambda q, k, v: (q / 8**0.5 @ k.mT).softmax(-2) @ v, {}, "weights", "agree up to masked"),
+        (
+            lambda q, k, v: (q / 8**0.5 @ k.mT).softmax(-2) @ v,
+            {},
+            "weights",
+            "agree up to the masked scores",
+        ),
         (F.scaled_dot_product_attention, {"position": "alibi"}, "weights", "is in the weights"),
         (
             lambda q, k, v: right(turned(q), turned(k, pairs=True), v),
             {"position": "rope"},
             "k",
-            "is in the keys, projected and rotated",
+            "is in the keys .projected and rotated., by",
         ),
         (lambda q, k, v: right(q, k, v) * 2, {}, "out", "Mine is 2 times ours"),
         (
             Layer("diagonal"),
             {"mask": "causal"},
             "masked",
-            "by up to ∞: at row .* mine has .* and ours −∞",
+            r"in the masked scores: at row .* mine has .* and ours −∞ \(hidden\)\.",
         ),
-        (AttentionConfig(24, 3, position="alibi"), {}, "scores", "agree up to raw"),
-        (AttentionConfig(24, 3, normalizer="sparsemax"), {}, "weights", "agree up to masked"),
+        (AttentionConfig(24, 3, position="alibi"), {}, "scores", "agree up to q·k"),
+        (
+            AttentionConfig(24, 3, normalizer="sparsemax"),
+            {},
+            "weights",
+            "agree up to the masked scores",
+        ),
     ],
 )
 def test_the_first_difference_from_a_choice(mine, config, step, words):
