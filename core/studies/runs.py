@@ -417,7 +417,15 @@ def maps_over_time(
 
 MISSING = "–"  # in place of a setting that a config has not
 NAMES = {key: param.name for key, param in SETTINGS.items()} | FIELDS
-NAMES |= {"following": "layer pattern", "data": "rows", "axis": "varied setting"}
+NAMES |= {
+    "following": "layer pattern",
+    "data": "rows",
+    "axis": "varied setting",
+    "second": "second setting",
+    "second_values": "values of the second setting",
+    "paired": "one for each value",
+    "early": "stop early",
+}
 # What limits a run, or says how often it is measured: not what the model is or how it learns.
 LIMITS = frozenset(
     "max_seconds max_train_seconds record_every decode_every held_out num_examples "
@@ -435,7 +443,7 @@ def settings(data: Any, name: str = "") -> dict[str, str]:
         return {
             each: text for key, part in inner.items() for each, text in settings(part, key).items()
         }
-    text = {"None": "none", "True": "yes", "False": "no"}.get(str(data), str(data))
+    text = {"None": "none", "": "none", "True": "yes", "False": "no"}.get(str(data), str(data))
     text = f"{data:g}" if isinstance(data, float) else text
     return {name.replace(".params.", "."): text}
 

@@ -55,7 +55,7 @@ def forget_page(page: str, link: Iterable[str], predictions: bool = False) -> di
     state, prefixes, linked = (
         st.session_state,
         {"one_query": ("one:", "one_query:")}.get(page, (f"{page}:",)),
-        [*link, BUILT],
+        [*link, BUILT, *(["inside:head"] if "head" in link else [])],  # which all pages share
     )
     state.pop(WRITTEN, None)
     return {

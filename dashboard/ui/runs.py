@@ -430,11 +430,11 @@ def run_buttons(
 
     One that failed, as on a full disk, has Continue beside Start. Start and Restart mark a press (see `start_run`) of
     a run with `config`, None where the settings do not fit; `proceed` is what Continue calls. Returns the state; a run
-    of another person counts as ended.
+    of another person, and one that is watched, count as ended.
     """
     run, status = data.run, data.status
     state: RunState = "paused" if status.state == "paused" else "ended" if status.ended else "live"
-    state = state if limits.mine(run) else "ended"
+    state = state if may_end(run) else "ended"
     if state == "live":
         stop_button(row, page, end_run, run)
         row.button(
@@ -603,9 +603,14 @@ def start_run(
     st.rerun()
 
 
+def may_end(run: Run) -> bool:
+    """Whether the lab may stop a run: not that of another person, nor one that is watched in a loop of its own."""
+    return limits.mine(run) and run.job != "watched"
+
+
 def end_run(run: Run, how: str = "stop") -> None:
-    """Stop or pause a run, and wait a moment for its end; that of another person of a public copy goes on."""
-    if limits.mine(run):
+    """Stop or pause a run, and wait a moment for its end, where it may be ended."""
+    if may_end(run):
         queue.stop(run, how)
         wait(lambda: run.status().ended)
 

@@ -20,6 +20,7 @@ from tests.pages.app import (
     open_at,
     open_page,
     page_cases,
+    page_text,
     set_state,
     shown,
     without_terms,
@@ -299,6 +300,13 @@ def test_keys_of_page_are_those_of_its_name_and_of_its_link(monkeypatch):
     assert [*forget_page("masks", ["inside:model"])] == ["masks:rule", "inside:model"] and [
         *forget_page("one_query", [])
     ] == ["one:score"]
+
+
+def test_reset_lets_go_of_the_picked_head():
+    app = open_at("pretrained", head="4.3")
+    assert "L4·H3" in page_text(app)
+    set_state(app, PENDING, ("pretrained", ["head"], {}))
+    assert "L3·H1" in page_text(app.run()) and "head" not in app.query_params
 
 
 def test_a_reset_page_opens_as_at_first():

@@ -30,6 +30,7 @@ from core.studies.runs import (
     EXAMPLE_SWEEP,
     SweepData,
     compared_runs,
+    differing,
     expected,
     heads,
     latest,
@@ -1033,6 +1034,27 @@ def test_watched_runs_are_compared_on_the_same_inputs():
     assert_case(open_at("compare_runs", **link), Case(says=["No map of other"]))
     link = {"runs": f"{first.id},{EXAMPLE_RUNS[0].id}"}
     assert_case(open_at("compare_runs", **link), Case(says=["Training loss", "No map of"]))
+
+
+def test_what_differs_of_two_sweeps_is_in_words():
+    base = small_run(steps=4)
+    plain_one = SweepConfig(base, "score", ("dot", "general"), (0, 1))
+    both = replace(plain_one, second="learning_rate", second_values=(0.01, 0.1), paired=True)
+    apart = differing([plain_one, both])
+    assert apart["second setting"] == ("none", "learning_rate")
+    assert {
+        "one for each value",
+        "values of the second setting",
+    } <= apart.keys() and "" not in apart
+
+
+def test_train_stops_no_watched_run():
+    with watch(torch.nn.Linear(2, 2), 1, inputs=torch.rand(1, 2)) as watcher:
+        watcher.step(3.0)
+        app = open_at("train", run=watcher.run.id)
+        assert not app.exception and "Stop" not in [one.label for one in app.button]
+        app.button(key="train:train").click().run()
+        assert not app.exception and not watcher.run.stop_request()
 
 
 @pytest.mark.parametrize("page, name", [("train", "run"), ("decode", "run"), ("why", "why:runs")])
