@@ -109,7 +109,7 @@ class SweepConfig:
             refuse_if(self.second == self.axis, "The two settings of a sweep must differ.")
             refuse_if(
                 self.paired and len(others) != len(values),
-                f"Each of the {len(values)} values takes one of its own of {name_of(self.second)}; "
+                f"With “One for each value”, {len(values)} values need {len(values)} of {name_of(self.second)}; "
                 f"there are {len(others)}.",
             )
             sizes = [("combinations", self.combinations, (2, 64)), sizes[1]]

@@ -108,14 +108,18 @@ def lengths(buckets: Sequence[Bucket], line: str) -> str:
     """How many held-out sources of each length, exact match, and BLEU and chrF where they were measured."""
     measured = {"BLEU": "bleu", "chrF": "chrf"}
     scores = [name for name, key in measured.items() if getattr(buckets[0], key) is not None]
-    own = [key for key in METRICS if any(key in bucket.scores for bucket in buckets)]
+    own = {
+        key: percent if metric.unit == "share" else number
+        for key, metric in METRICS.items()
+        if any(key in bucket.scores for bucket in buckets)
+    }
     rows = [
         (
             bucket.lengths,
             bucket.count,
             percent(bucket.sequence_accuracy),
             *(score(getattr(bucket, measured[name])) for name in scores),
-            *(number(bucket.scores[key]) if key in bucket.scores else "–" for key in own),
+            *(own[key](bucket.scores[key]) if key in bucket.scores else "–" for key in own),
         )
         for bucket in buckets
     ]

@@ -276,13 +276,14 @@ def score_chart(
         ]
     name = curves[0].name if len(curves) == 1 else "scores" if scores else "accuracy"
     best = max(baselines, key=lambda baseline: baseline[1], default=None)
+    shares = all(metric.unit != "score" for metric in own.values())
     return (
         f"Validation {name}",
         curves,
         {
             "alt": f"Accuracy on held-out {task.whole} over training.",
             "high": 100,
-            "percent": not scores,
+            "percent": shares and not any(one.name in ("BLEU", "chrF") for one in scores),
             "guess": best and (100 * best[1], f"{best[0]}: {percent(best[1])}"),
         },
     )

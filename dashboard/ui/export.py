@@ -332,7 +332,7 @@ def _dialog(page: str) -> None:
         return
     key = st.selectbox(
         "Picture",
-        list(pictures),
+        sorted(pictures, key=lambda key: not pictures[key].drawn),  # tables come last
         format_func=lambda key: pictures[key].title,
         key="export:picture",
         help="Every map, chart, drawing and table that the page shows now.",

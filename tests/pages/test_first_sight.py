@@ -52,6 +52,7 @@ from tests.pages.picture_programs import (
     run_here,
     words_of,
 )
+from tests.pretrained.test_foreign import BY_HAND, write
 
 SENTENCES = ("markdown", "subheader", "caption", "info", "warning", "error", "success")
 INPUTS = (
@@ -519,3 +520,13 @@ def test_every_press_changes_something_in_sight(page):
         if app.session_state[CURRENT.key] != page:
             app.run()  # AppTest has not seen that the press led to another page
     assert idle == []
+
+
+def test_dialog_begins_with_what_is_drawn(tmp_path, monkeypatch):
+    path = str(write(tmp_path, BY_HAND))
+    monkeypatch.setattr("dashboard.fields.model.is_local", lambda *_: True)
+    monkeypatch.setattr("dashboard.fields.model.allowed_files", {path})
+    app = open_at("pretrained", **{"inside:model": path})
+    set_state(app, REQUESTED.key)
+    first, *_, last = app.selectbox(key="export:picture").options
+    assert first == "All heads" and last == "The modules whose attention was read"

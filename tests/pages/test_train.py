@@ -1006,7 +1006,10 @@ def test_metrics_of_a_plug_in_are_drawn(monkeypatch):
     title, (far,), _ = train.draw.single_chart("far", records, 1.0)
     assert (title, far.points) == ("distance", [(9, 3.0)])
     rows = [Bucket("1–8", 5, 0.2, scores=scores), Bucket("9–16", 5, 0.1)]
-    assert "hits" in (html := tables.lengths(rows, "#ccc")) and "0.5" in html
+    assert "hits" in (html := tables.lengths(rows, "#ccc")) and "50\u00a0%" in html  # as the chart
+    assert train.draw.score_chart(task, records, ())[2]["percent"]
+    monkeypatch.setitem(METRICS, "hits", replace(known["hits"], unit="score"))
+    assert not train.draw.score_chart(task, records, ())[2]["percent"]
 
 
 def test_an_early_end_is_said_where_nothing_is_wholly_right():

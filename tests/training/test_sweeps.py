@@ -228,7 +228,7 @@ REFUSED: list = [
             ),
             (
                 {"second": "learning_rate", "second_values": (1e-3,), "paired": True},
-                "Each of the 2 values takes one of its own of Learning rate; there are 1",
+                "With “One for each value”, 2 values need 2 of Learning rate; there are 1",
             ),
         )
     ),
