@@ -203,7 +203,8 @@ def _rows(subject: Subject) -> Iterator[Finding]:
     right: Tensor | None = None
     if isinstance(subject, Heads):
         maps = [subject.map()]
-        right = _plain(*subject.draw()[:2], maps[0][0, 0] != 0)
+        q, k, _ = subject.draw()
+        right = _plain(q, k, maps[0][0, 0] != 0)
     else:
         with Recorder() as recorder:
             subject(*subject.draw())
@@ -390,7 +391,8 @@ def _mask(subject: Subject) -> Iterator[Finding]:
     refuse_if(own, "without it, too, the keys that it would hide are not felt")
     felt, right = _peak(hidden) > least, whole[0, 0] * VISIBLE
     if isinstance(subject, Heads):
-        right = _plain(*subject.draw()[:2], right != 0)
+        q, k, _ = subject.draw()
+        right = _plain(q, k, right != 0)
     return _first(
         (
             _same(before, after),

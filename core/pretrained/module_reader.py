@@ -135,8 +135,8 @@ def stack_numbers(names: Sequence[str]) -> tuple[int, ...] | None:
     """The numbers of layers in the names of their modules, as 2 of blocks.2.attn; None where not all are of one stack."""
     matches = [STACK.match(name) for name in names]
     numbers = tuple(int(match["number"]) for match in matches if match)
-    alike = len(numbers) == len(names) and len({one["stack"] for one in matches if one}) == 1
-    return numbers if alike and numbers == tuple(sorted(set(numbers))) else None
+    one_stack = len(numbers) == len(names) and len({one["stack"] for one in matches if one}) == 1
+    return numbers if one_stack and numbers == tuple(sorted(set(numbers))) else None
 
 
 def numbered(trace: AttentionTrace, modules: Sequence[str]) -> AttentionTrace:
@@ -433,9 +433,8 @@ class _Reader(TorchFunctionMode):
         if len(pair) != 2 or min(one.ndim for one in pair) < 2:
             return self._refuse(NO_PRODUCT)
         first = pair[0] is known
-        (weights, values), (of_weights, of_values) = (
-            one if first else one[::-1] for one in (pair, given)
-        )
+        weights, values = pair if first else pair[::-1]
+        of_weights, of_values = given if first else given[::-1]
         keys = [one for one in of_weights if one in of_values and one not in of_out]
         rows = [one for one in of_weights if one in of_out and one not in of_values]
         width = [one for one in of_values if one in of_out and one not in of_weights]
@@ -723,7 +722,7 @@ class _WholeReader(_Reader):
     whole: Tensor | None = None
 
     def _read(self, function: str, shape: Sequence[int], weights_of: WeightsOf, *_: Tensor) -> None:  # fmt: skip
-        batch, heads, length, _ = shape
+        batch, heads, length = shape[:3]
         with torch.no_grad():
             rows = (weights_of(one, [*range(heads)]) for one in range(batch))
             self.whole = torch.stack([rows_of(slice(0, length)) for rows_of in rows])

@@ -79,8 +79,8 @@ def recipe(
     params |= {
         name: put_if_long(text) for name, text in command_line.text_of(data, encoding).items()
     }
-    asked = TaskConfig.of(task, **params)
-    config = nanogpt(asked) if nano else recommended(make_task(asked), model)
+    given = TaskConfig.of(task, **params)
+    config = nanogpt(given) if nano else recommended(make_task(given), model)
     notes = make_task(config.task).notes  # nanoGPT reads characters, whatever is asked
     print(*notes, sep="\n", end="\n" * bool(notes), file=sys.stderr)
     print(json.dumps(config.to_json(), indent=1, ensure_ascii=False))

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 import streamlit as st
 
 from dashboard.draw.attention_view import Pair, Tile, multiples
@@ -110,7 +111,7 @@ def joined_map(
     visible = item.visible
     evenly = visible / visible.sum(-1, keepdims=True).clip(1)
     words = ", ".join(f"“{rows[at]}”" for at in queries)
-    mask = visible[:, queries].any(1)
+    mask = np.any(visible[:, queries], axis=1)
     tile = Tile(f"{words}, {word}", "head (row), key (column)", together, mask, marker=-1)
     multiples([tile], heads, item.keys, key=f"{page}:joined:map", query=head, reads="")
     key = int(together[head].argmax())

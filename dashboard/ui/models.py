@@ -200,8 +200,8 @@ def store_upload(data: bytes, name: str, tokens: str) -> str:
     )
 
 
-def store_file(path: Path, asked: int = 0) -> str:
-    """Run a person's Python file, unless it and those beside it are as they were when this was last `asked`, and store
+def store_file(path: Path, press: int = 0) -> str:
+    """Run a person's Python file, unless it and those beside it are as they were at this `press`, and store
     its maps as an upload."""
     beside = [(str(one), one.stat().st_mtime_ns) for one in sorted(path.parent.glob("*.py"))]
 
@@ -209,7 +209,7 @@ def store_file(path: Path, asked: int = 0) -> str:
         data = foreign.record(path, half=False)
         return Upload(path.name, "", foreign.read_maps(data, path.name))
 
-    return _stored_maps(repr((str(path), beside, asked)).encode(), run)
+    return _stored_maps(repr((str(path), beside, press)).encode(), run)
 
 
 def _stored_maps(of: bytes, make: Callable[[], Upload]) -> str:

@@ -433,8 +433,9 @@ def test_a_link_to_a_python_file_asks_before_it_runs(tmp_path, local):
     button(app, "Run").click().run()
     assert code_text(app).startswith("array mine.py") and (tmp_path / "ran").exists()
     app = set_state(app, "needs", ("model",))
-    assert "mine.py is read for its attention alone; this page runs parts of a model" in message_text(
-        app
+    assert (
+        "mine.py is read for its attention alone; this page runs parts of a model"
+        in message_text(app)
     )
     (tmp_path / "mine.py").unlink()
     assert "There is no file" in message_text(set_state(app, "needs", ()))

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from unittest.mock import Mock
 
 import msgspec
@@ -951,7 +951,7 @@ def test_a_watched_run_comes_back_from_its_zip():
     assert_case(open_page(again.id), Case(says=["Gradient norm by part", "self_attn, head 0"]))
     for groups, why in (
         ((replace(model.groups[0], heads=(0,)),), "expected F16 (1, 1, 4, 4)"),
-        (["x"], "groups"),
+        (cast(Any, ["x"]), "groups"),
     ):
         run.update_metadata(watched=msgspec.to_builtins(replace(model, groups=groups)))
         with pytest.raises(ValueError, match=re.escape(why)):
@@ -1006,8 +1006,13 @@ def test_a_loss_that_is_nan_is_said_with_its_steps():
     ("live", "idle", "every"), [(True, None, 1.0), (False, 5.0, 5.0), (False, None, None)]
 )
 def test_an_idle_page_looks_for_what_others_begin(monkeypatch, live, idle, every):
-    asked, begun = [], Mock(live=not live)
-    monkeypatch.setattr("streamlit.fragment", lambda work, **given: asked.append(given) or work)
+    asked, begun = list[Any](), Mock(live=not live)
+
+    def fragment(work, **given):
+        asked.append(given)
+        return work
+
+    monkeypatch.setattr("streamlit.fragment", fragment)
     monkeypatch.setattr("streamlit.rerun", lambda: asked.append("rerun"))
     poll(lambda: begun, lambda data: None, live, "runs:board", interval=1.0, idle=idle)
     assert [one["run_every"] for one in asked[:1]] == [every]

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -431,7 +431,7 @@ class HalfOnly(Model):
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         x = self.embed(ids)
-        q, k, v = self.blocks[0].qkv(x).chunk(3, -1)
+        q, k, v = cast(Any, self.blocks[0]).qkv(x).chunk(3, -1)
         assert q.dtype == torch.bfloat16
         return self.head(F.scaled_dot_product_attention(q[:, None], k[:, None], v[:, None])[:, 0])
 
