@@ -200,16 +200,18 @@ def store_upload(data: bytes, name: str, tokens: str) -> str:
     )
 
 
-def store_file(path: Path, press: int = 0) -> str:
-    """Run a person's Python file, unless it and those beside it are as they were at this `press`, and store
-    its maps as an upload."""
+def store_file(path: Path, since: int = 0) -> str:
+    """Run a person's Python file and store its maps as an upload, unless it and those beside it are as they were.
+
+    `since` is when the person last pressed for another run.
+    """
     beside = [(str(one), one.stat().st_mtime_ns) for one in sorted(path.parent.glob("*.py"))]
 
     def run() -> Upload:
         data = foreign.record(path, half=False)
         return Upload(path.name, "", foreign.read_maps(data, path.name))
 
-    return _stored_maps(repr((str(path), beside, press)).encode(), run)
+    return _stored_maps(repr((str(path), beside, since)).encode(), run)
 
 
 def _stored_maps(of: bytes, make: Callable[[], Upload]) -> str:
