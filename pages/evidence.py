@@ -621,6 +621,11 @@ def page() -> None:
 def explore(choice: lab.ModelChoice) -> None:
     with lab.input_errors():
         case = draw_controls(choice)
+        if case.baseline is None:
+            st.caption(
+                "Only the attention of this model is here, no answer of it: no head can be switched off. Its weights "
+                "stand beside what follows from them alone."
+            )
         if case.reading.note:
             st.caption(lab.plain(case.reading.note))
         baseline = case.baseline

@@ -69,6 +69,7 @@ def test_arrays_alone_show_what_follows_from_weights():
     app = open_at("evidence")
     app.selectbox(key="inside:model").set_value("Your own arrays…").run()
     app.file_uploader(key="inside:array-file").set_value(("mine.npz", out.getvalue(), "")).run()
+    assert "no head can be switched off" in page_text(app)
     text = page_text(app)
     assert "Only the weights are known here" in text and "as they came" in text
     assert "forward pass" not in text, "no model was asked"
