@@ -413,6 +413,9 @@ def read_arrays(data: bytes, name: str, tokens: str = "") -> Reading:
     for kind in KINDS:
         rows, columns = (line.tokens for line in reading.lines(kind))
         for layer, values in enumerate(kinds.get(kind, ())):
+            may = np.tri(len(rows), dtype=bool)[None] if kind == "causal" else None
+            if not (some := values.any(-1, keepdims=True)).all():  # rows of zeros are masked
+                may = np.broadcast_to(some if may is None else may & some, values.shape)
             maps.append(
                 AttentionMap(
                     kind,
@@ -420,10 +423,10 @@ def read_arrays(data: bytes, name: str, tokens: str = "") -> Reading:
                     np.clip(values, 0, 1),
                     rows,
                     columns,
-                    mask=np.tri(len(rows), dtype=bool)[None] if kind == "causal" else None,
+                    mask=may,
                 )
             )
-    # Rows of zeros are masked, and not counted.
+    # Those are not counted.
     sums = np.concatenate([item.weights.sum(-1)[item.weights.any(-1)] for item in maps])
     cut = None
     if ((sums <= 0.99) | (sums >= 1.01)).any():

@@ -244,7 +244,7 @@ def test_what_gives_nan_is_named_with_its_query(tmp_path):
     code = BY_HAND.replace("MODEL = nn", NAN.replace("KIND", "Broken") + "OLD = nn")
     maps = maps_of(tmp_path, code + "at = 2\n")
     _, item = maps.readings[0].trace.maps
-    assert not item.weights[:, 2].any()
+    assert not item.weights[:, 2].any() and not item.visible[:, 2].any()
     np.testing.assert_allclose(item.weights[:, [0, 1, 3]].sum(-1), 1, atol=1e-3)
     assert maps.about.notes == (
         "In module blocks.1: its result is NaN or infinite, first in query 2.",
