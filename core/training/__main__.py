@@ -75,13 +75,12 @@ def recipe(
         data is not None and "data" not in known,
         f"task = {task} generates its data; --data goes with own_text, own_pairs and own_table.",
     )
-    refuse_if(nano and model is not None, f"--nanogpt is a decoder's recipe; leave out {model}.")
     params |= {
         name: put_if_long(text) for name, text in command_line.text_of(data, encoding).items()
     }
-    given = TaskConfig.of(task, **params)
-    config = nanogpt(given) if nano else recommended(make_task(given), model)
-    notes = make_task(config.task).notes  # nanoGPT reads characters, whatever is asked
+    chosen = TaskConfig.of(task, **params)
+    config = nanogpt(chosen) if nano else recommended(make_task(chosen), model)
+    notes = make_task(config.task).notes  # nanoGPT reads characters
     print(*notes, sep="\n", end="\n" * bool(notes), file=sys.stderr)
     print(json.dumps(config.to_json(), indent=1, ensure_ascii=False))
 
