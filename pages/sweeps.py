@@ -32,7 +32,7 @@ from core.training import (
     sweeps as settings,
 )
 from core.training.seed_stats import compare
-from core.training.sweeps import EQUAL, SEEDS, VALUES, value_text, vary
+from core.training.sweeps import EQUAL, SEEDS, value_text, vary
 from dashboard.draw import sweeps as draw
 
 # The controls: base, varied setting, values, seeds and length, of which core's SweepConfig is made.
@@ -107,11 +107,10 @@ class Controls(lab.Fields, page="sweeps"):
     )
     values = lab.MultiSelect[str](
         "Values",
-        lambda c: list(settings.offered(c.base, c.axis)),
+        lambda c: list(settings.offered(c.base, c.axis, own_values(c.like, c.axis))),
         lambda c: settings.first_values(c.base, c.axis),
         key=lambda c: f"values:{c.name}:{c.axis}",
         typed=lambda c: bool(c.hint),
-        max_options=VALUES[1],
         help=lambda c: c.hint or "The values that are trained.",
     )
     axis2 = lab.Select[str](
@@ -123,11 +122,10 @@ class Controls(lab.Fields, page="sweeps"):
     )
     second_values = lab.MultiSelect[str](
         "Its values",
-        lambda c: list(settings.offered(c.base, c.axis2)),
+        lambda c: list(settings.offered(c.base, c.axis2, own_values(c.like, c.axis2))),
         lambda c: settings.first_values(c.base, c.axis2),
         key=lambda c: f"values:{c.name}:{c.axis}:{c.axis2}",
         typed=lambda c: c.axis2 in AXES or c.axis2 in settings.NUMBERS,
-        max_options=VALUES[1],
         help="Each value of the first setting is trained with each of these.",
     ).optional(lambda c: bool(c.axis2))
     paired = lab.Toggle(
@@ -235,18 +233,20 @@ def controls(data: study.SweepData | None) -> SweepConfig | None:
         base, name = _base(data)
     if base is None:
         return None
+    like = data.config if data is not None and name == data.sweep.id else None
     axes = {axis: name_of(axis, base.task) for axis in settings.axes_of(base)}
     axis = Controls.draw("axis", into=main, axes=axes).axis
     with main:
-        selected = _values(base, axis, name)
+        selected = _values(base, axis, name, like)
     example = study.EXAMPLE_SWEEP.config().base
     same = (base.task, base.model) == (example.task, example.model)
     usual = example.steps if same else base.steps  # of the picture beside it
-    given = {"base": base, "axes": axes, "axis": axis, "name": name, "usual": usual}
+    given = {"base": base, "axes": axes, "axis": axis, "name": name, "usual": usual, "like": like}
     names = "axis2", "second_values", "paired", "seeds", "equal", "seconds", "steps", "early"
     values = Controls.draw(*names, into=panel, **given)
     others = [
-        settings.value_of_text(base, values.axis2, text) for text in values.second_values or ()
+        settings.value_of_text(base, values.axis2, text, own_values(like, values.axis2))
+        for text in values.second_values or ()
     ]
     steps = values.steps or usual
     base = replace(base, steps=steps, record_every=max(1, steps // 25))
@@ -316,7 +316,14 @@ def _label(item: study.RunSummary) -> str:
     return f"{item.name} · {day[6:]}.{day[4:6]}., {clock[:2]}:{clock[2:4]}"
 
 
-def _values(base: RunConfig, axis: str, name: str) -> list[object]:
+def own_values(like: SweepConfig | None, axis: str) -> tuple[Any, ...]:
+    """The values of a setting in the sweep that is the base: a shell may give others than those on offer."""
+    if like is None or axis not in like.axes:
+        return ()
+    return like.values if axis == like.axis else like.second_values
+
+
+def _values(base: RunConfig, axis: str, name: str, like: SweepConfig | None) -> list[object]:
     hint = ""  # how another value is typed, where one can be
     if axis in AXES:
         now = choice_text(getattr(base.model.attention, axis), axis)
@@ -325,10 +332,11 @@ def _values(base: RunConfig, axis: str, name: str) -> list[object]:
         hint = "You can type another number."
     # The popover's label stays the same: it is part of its identity, and another popover would be closed.
     with st.popover("Values", width="stretch", icon=":material/checklist:"):
-        given = {"base": base, "axis": axis, "name": name, "hint": hint}
+        given = {"base": base, "axis": axis, "name": name, "hint": hint, "like": like}
         selected = Controls.draw("values", into=lab.HERE, **given).values
     lab.caption(f"{len(selected)} values: {', '.join(map(lab.plain, selected))}")
-    return [settings.value_of_text(base, axis, name) for name in selected]
+    own = own_values(like, axis)
+    return [settings.value_of_text(base, axis, name, own) for name in selected]
 
 
 def linked(sweep_id: object) -> Sweep | None:
@@ -379,16 +387,14 @@ def show_started(sweep: Sweep) -> None:
 def adopt(data: study.SweepData) -> None:
     """Set the controls to the settings of a sweep that a link or the list has brought."""
     config, base = data.config, data.config.base
-    offered = settings.offered(base, config.axis)
-    texts = [
-        name if name in offered or config.axis not in AXES else choice_text(value, config.axis)
-        for name, value in zip(data.names, config.values, strict=True)
-    ]
-    Controls.set(start=SAME_SWEEP, axis=config.axis, values=texts, seeds=len(config.seeds),
+    values, others = (
+        [value_text(axis, value) for value in own_values(config, axis)]
+        for axis in (config.axis, config.second)
+    )
+    Controls.set(start=SAME_SWEEP, axis=config.axis, values=values, seeds=len(config.seeds),
                  equal=config.equal, seconds=config.seconds, steps=base.steps, axis2=config.second,
-                 second_values=[value_text(config.second, value) for value in config.second_values],
-                 paired=config.paired, early=config.early,
-                 base=base, name=data.sweep.id)  # fmt: skip
+                 second_values=others, paired=config.paired, early=config.early,
+                 base=base, name=data.sweep.id, like=config)  # fmt: skip
 
 
 def show_selected() -> None:

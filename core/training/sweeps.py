@@ -368,9 +368,10 @@ def axes_of(base: RunConfig) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=256)
-def offered(base: RunConfig, axis: str) -> dict[str, Any]:
-    """Every value that this run can have on the axis, by its name: the published ones, and the usual numbers."""
-    values = _fitting(lambda value: buildable(vary(base, axis, value)), _candidates(base, axis))
+def offered(base: RunConfig, axis: str, own: tuple[Any, ...] = ()) -> dict[str, Any]:
+    """Every value that this run can have on the axis, by its name: the published ones, the usual numbers, and `own`."""
+    candidates = [*_candidates(base, axis), *own]
+    values = _fitting(lambda value: buildable(vary(base, axis, value)), candidates)
     return {value_text(axis, value): value for value in values}
 
 
@@ -381,9 +382,9 @@ def first_values(base: RunConfig, axis: str) -> list[str]:
     return [name for name in named if name in names] or list(names)[:4]
 
 
-def value_of_text(base: RunConfig, axis: str, text: str) -> Any:
+def value_of_text(base: RunConfig, axis: str, text: str, own: tuple[Any, ...] = ()) -> Any:
     """A value by its name on offer, or as typed: a number, or a choice such as local(window=3). Raises ConfigError."""
-    names = offered(base, axis)
+    names = offered(base, axis, own)
     if text in names or axis in AXES:
         return names[text] if text in names else choice_from_text(text, axis)
     try:

@@ -6,7 +6,7 @@ import re
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -19,7 +19,7 @@ import torch
 from scipy.stats import ttest_rel
 from streamlit.testing.v1 import AppTest
 
-from core.attention import Choice, ConfigError
+from core.attention import AttentionConfig, Choice, ConfigError
 from core.models import ModelConfig
 from core.runs import store
 from core.runs.archive import pack, unpack
@@ -636,6 +636,59 @@ def test_two_settings_are_combined_and_come_back():
     assert not again.exception
     set_control("sweeps:", again, "toggle", "paired", False)
     assert_says(again, "20 runs, ")
+
+
+FEW_OF_MANY = tuple(range(3, 13))
+SHOWN_SWEEPS: dict[str, dict[str, Any]] = {  # what a shell can start, by its kind
+    "values": {
+        "axis": "normalizer",
+        "values": ("sparsemax", {"key": "softmax", "temperature": 2.0}),
+    },
+    "grid": {"second": "learning_rate", "second_values": (1e-3, 4e-4)},
+    "rates first": {
+        "axis": "learning_rate",
+        "values": (1e-3, 4e-4),
+        "second": "normalizer",
+        "second_values": ({"key": "softmax", "temperature": 2.0}, "sparsemax", "entmax"),
+    },
+    "paired": {"second": "learning_rate", "second_values": (1e-3, 4e-4), "paired": True},
+    "a value twice": {
+        "values": ("dot", "dot", "general"),
+        "second": "learning_rate",
+        "second_values": (1e-3, 4e-4, 1e-3),
+        "paired": True,
+    },
+    "ten pairs": {
+        "axis": "d_ff",
+        "values": FEW_OF_MANY,
+        "second": "warmup",
+        "second_values": FEW_OF_MANY,
+        "paired": True,
+    },
+    "mechanisms": {
+        "axis": "attention",
+        "values": (AttentionConfig(8, 2), AttentionConfig(8, 2, score="general")),
+    },
+    "of the task": {"axis": "task.length", "values": (5, 7)},
+}
+
+
+@pytest.mark.parametrize("name", SHOWN_SWEEPS)
+def test_every_sweep_is_shown_by_its_link_and_from_the_list(name):
+    config = sweep_config(**SHOWN_SWEEPS[name])
+    running, done = queue.start_sweep(config), queue.start_sweep(config)
+    measured = asdict(
+        Outcome("finished", "", (0, 4), (0.0, 2.0), {"loss": (1.0, 0.5)}, 100, elapsed=3.0)
+    )
+    data = done.data() | {"outcomes": dict.fromkeys(done.data()["runs"], measured)}
+    done.path.write_text(json.dumps(data), encoding="utf-8")
+    listed = open_sweeps()
+    for sweep in (running, done):
+        by_link = open_sweeps(sweep=sweep.id)
+        listed.selectbox(key="sweeps:shown").set_value(sweep.id).run()
+        for app in (by_link, listed):
+            assert not app.exception and not app.error, (app.exception, app.error)
+            assert_says(app, f"{len(config.cells)} runs, ")  # another one of the same settings
 
 
 test_what_a_link_opens = page_cases(
