@@ -249,13 +249,15 @@ class ByFunction(nn.Module):
         super().__init__()
         self.function, self.owner = function, owner
 
-    def result(self, *args: Any, shape: tuple[int, ...], broadcast: bool = False) -> Tensor:
-        """What the function gives, of that shape, or broadcastable to it; ConfigError, with file and line, where it
-        raises or gives anything else."""
+    def result(
+        self, *args: Any, shape: tuple[int, ...], broadcast: bool = False, cells: bool = False
+    ) -> Tensor:
+        """What the function gives, of that shape, or broadcastable to it, or called for each of its `cells`;
+        ConfigError, with file and line, where it raises or gives anything else."""
         names = ", ".join(("B", "H", "T", "S")[-len(shape) :])
         expected = f"{'broadcastable to ' if broadcast else ''}({names}) = {tuple(shape)}"
         try:
-            result = self.function(*args)
+            result = by_cell(self.function, *args) if cells else self.function(*args)
         except ConfigError:
             raise
         except Exception as error:
@@ -282,6 +284,16 @@ class ByFunction(nn.Module):
             shape=(block.num_heads, len(block.i), block.j.shape[1]),
             broadcast=True,
         )
+
+
+def by_cell(function: Function, *args: Tensor) -> Tensor:
+    """A score_mod(score, b, h, q_idx, kv_idx) of scores (B, H, T, S) and vectors of their indices, or a mask_mod of
+    the vectors alone: called with the numbers of one cell, as flex_attention does."""
+    scores = len(args) - 4  # 1 or 0
+    for place in (3, 2, 1, 0):
+        dims = [0 if at == place else None for at in range(4)]
+        function = torch.vmap(function, (*[0] * scores, *dims))
+    return function(*args)
 
 
 class FunctionScore(ByFunction, Score):
@@ -322,6 +334,34 @@ class FunctionMask(ByFunction, Mask):
         return allowed
 
 
+def _indices(block: ScoreBlock, batch: int) -> tuple[Tensor, ...]:
+    b, h = (torch.arange(size, device=block.i.device) for size in (batch, block.num_heads))
+    return b, h, block.i[:, 0], block.j[0]
+
+
+class ScoreMod(ByFunction, Position):
+    """Scaled scores changed by a score_mod of flex_attention."""
+
+    def adjust(
+        self, scores: Float[Tensor, "B H T S"], block: ScoreBlock
+    ) -> Float[Tensor, "B H T S"]:
+        at = _indices(block, len(scores))
+        return self.result(scores, *at, shape=scores.shape, cells=True).to(scores.dtype)
+
+
+class MaskMod(FunctionMask):
+    """A mask by a mask_mod of flex_attention."""
+
+    def of_cells(self, block: ScoreBlock) -> Tensor:
+        at = _indices(block, 1 if block.q is None else len(block.q))
+        return self.result(*at, shape=tuple(map(len, at)), cells=True)
+
+
+# axis -> what is made of a function as flex_attention takes it, and the function's arguments
+MODS: dict[str, tuple[Function, tuple[str, ...]]] = {
+    "position": (ScoreMod, ("score", "b", "h", "q_idx", "kv_idx")),
+    "mask": (MaskMod, ("b", "h", "q_idx", "kv_idx")),
+}
 # axis -> the class whose modules are taken as they are, what is made of a function, and the function's arguments
 FITTING: dict[str, tuple[type[nn.Module] | None, Function | None, tuple[str, ...]]] = {
     "projection": (Projection, None, ()),
@@ -359,11 +399,19 @@ def adapt(axis: str, piece: Any, key: str = "") -> Any:
         taken = inspect.signature(piece.forward if isinstance(piece, nn.Module) else piece)
     except ValueError:  # some functions of C tell no signature
         return wrapper(piece, made)
-    try:
-        taken.bind(*names)
-    except TypeError:
-        raise ConfigError(f"{axis} = {written} takes {taken}; expected {fitting}.") from None
-    return wrapper(piece, made)
+
+    def takes(given: tuple[str, ...]) -> bool:
+        with suppress(TypeError):
+            return bool(taken.bind(*given))
+        return False
+
+    if takes(names):
+        return wrapper(piece, made)
+    mod = next((one for one, (_, given) in MODS.items() if takes(given)), "")
+    if mod == axis:
+        return MODS[axis][0](piece, made)
+    also = f" As flex_attention's, it is a {mod}: register({written})." if mod else ""
+    raise ConfigError(f"{axis} = {written} takes {taken}; expected {fitting}.{also}")
 
 
 def adapt_given(config: AttentionConfig, given: dict[str, Piece]) -> dict[str, Any]:

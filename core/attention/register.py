@@ -2,12 +2,14 @@
 
 import dataclasses
 import hashlib
+import inspect
 import json
 import math
 import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from datetime import datetime
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from core import plugins
 from core.attention.base import Steps
-from core.attention.config import AXES, AttentionConfig, adapt, example_config
+from core.attention.config import AXES, MODS, AttentionConfig, Function, adapt, example_config
 from core.attention.kernels.exact import AttentionInputs
 from core.attention.kernels.implied import real_keys
 from core.attention.layer import Attention
@@ -34,6 +36,7 @@ from core.entries import (
     Cost,
     Entry,
     LayerConfig,
+    Param,
     param_complaints,
     quote,
     refuse_if,
@@ -52,20 +55,25 @@ UNKNOWN = Cost(math.nan, math.nan, math.nan)
 READ_BY = {"score": "cosine", "position": "alibi", "mask": "local", "normalizer": "sparsemax"}
 
 
-def register(axis: str, entry: Entry, *, replace: bool = False) -> Entry:
+def register(axis: str | Function, entry: Entry | None = None, *, replace: bool = False) -> Entry:
     """Add an entry from outside to an axis: configs, pages, runs and tests then know its key. Returns the entry.
 
+    `register(mod)` adds a score_mod or a mask_mod of flex_attention under its own name (`entry_of_mod`).
     Its `build` may also return a plain function: score(q, k), normalizer(scores, mask), mask(i, j), or the bias
     position(i, j). It is built and run on a few numbers first. ConfigError, a ValueError, says what is missing or
     wrong; the lab's own keys cannot be replaced, and an earlier registration only with `replace`. What `check` says
     against it is a warning; its faults stand in `core.plugins.faults`.
     """
     source = sys._getframe(1).f_code.co_filename
+    if entry is None and not isinstance(axis, str):
+        axis, entry = entry_of_mod(axis)
     refuse_if(axis not in AXES, f"axis = {quote(axis)}; expected one of {', '.join(AXES)}.")
     refuse_if(
         not isinstance(entry, Entry),
-        f"register({quote(axis)}, …) takes an Entry; got {quote(entry)}.",
+        f"register({quote(axis)}, …) takes an Entry; got {quote(entry)}. A score_mod or a mask_mod goes alone: "
+        "register(score_mod).",
     )
+    assert isinstance(axis, str) and entry is not None
     refuse_if(
         not isinstance(entry.key, str) or not KEY.fullmatch(entry.key),
         f"{axis}: key = {quote(entry.key)}; expected up to 40 lower-case letters, digits and _, "
@@ -122,6 +130,65 @@ def register(axis: str, entry: Entry, *, replace: bool = False) -> Entry:
     for alarm in alarms:
         warnings.warn(f"{owner} was added. {alarm}", RuntimeWarning, stacklevel=2)
     return made
+
+
+def entry_of_mod(mod: Function) -> tuple[str, Entry]:
+    """The axis and the entry of a function as flex_attention takes it; ConfigError for another.
+
+    score_mod(score, b, h, q_idx, kv_idx) is a position, which changes the scaled scores; mask_mod(b, h, q_idx, kv_idx)
+    is a mask. A further argument with a number as its default is a parameter, from a tenth to ten times of it. The
+    docstring is the meaning.
+    """
+    refuse_if(not callable(mod), f"register takes a function or an axis; got {quote(mod)}.")
+    key, taken = getattr(mod, "__name__", ""), inspect.signature(mod).parameters
+    needed = [name for name, one in taken.items() if one.default is one.empty]
+    axis = next((one for one, (_, names) in MODS.items() if len(names) == len(needed)), "")
+    refuse_if(
+        not axis,
+        f"{key} takes ({', '.join(taken)}); register takes score_mod(score, b, h, q_idx, kv_idx), "
+        "mask_mod(b, h, q_idx, kv_idx), or an axis and an Entry.",
+    )
+    defaults = {name: taken[name].default for name in taken if name not in needed}
+    for name, value in defaults.items():
+        refuse_if(
+            not isinstance(value, int | float) or not value,
+            f"{key}: {name} = {quote(value)}; a parameter's default is a number other than 0.",
+        )
+    params = tuple(
+        Param(
+            name,
+            name.replace("_", " ").capitalize(),
+            default=float(value),
+            low=min(value / 10, value * 10),
+            high=max(value / 10, value * 10),
+            step=abs(value) / 10,
+            meaning=f"{name} of {key}",
+        )
+        for name, value in defaults.items()
+    )
+    of_scores, name = axis == "position", key.replace("_", " ")
+    kind = "score_mod" if of_scores else "mask_mod"
+    said = " ".join((inspect.getdoc(mod) or "").split("\n\n")[0].split())
+    return axis, Entry(
+        key,
+        name.capitalize(),
+        build=partial(_position_of if of_scores else _mask_of, mod),
+        latex=rf"\operatorname{{{name}}}({'s_{ij}, ' * of_scores}b, h, i, j)",
+        meaning=said if len(said) > 20 else f"{key}, a {kind} of flex_attention.",
+        paper="",
+        year=datetime.now().year,
+        params=params,
+        enters="scores" if of_scores else "",
+        traits=frozenset({"adjusts"}) if of_scores else frozenset(),
+    )
+
+
+def _position_of(mod: Function, config: LayerConfig) -> Function:
+    return partial(mod, **config.position.kwargs)
+
+
+def _mask_of(mod: Function, config: LayerConfig, parts: Any, **params: Any) -> Function:
+    return partial(mod, **params)
 
 
 @cache

@@ -324,6 +324,64 @@ def test_registering_draws_no_random_number(axes):
     assert torch.equal(torch.rand(1), expected)
 
 
+def soft_cap(score, b, h, q_idx, kv_idx, cap=20.0, slope=0.1):
+    """Scores lose with each token of distance, and none passes the cap."""
+    slopes = slope * torch.arange(1.0, 1 + H)
+    return cap * torch.tanh((score - slopes[h] * (q_idx - kv_idx).abs()) / cap)
+
+
+def near(b, h, q_idx, kv_idx, most=1.0):
+    return (q_idx - kv_idx).abs() <= most + h
+
+
+def test_a_score_mod_is_registered_as_it_is(axes):
+    for mod in (soft_cap, near):
+        register(mod)
+    position = AXES["position"][-1]
+    assert position.meaning == soft_cap.__doc__ and [one.key for one in position.params] == [
+        "cap",
+        "slope",
+    ]
+    config = AttentionConfig(C, H, position=Choice.of("soft_cap", cap=2.0), mask="near")
+    attention = layer(config=config)
+    pickle.dumps(attention)
+    steps = attention(torch.randn(B, S, C))
+    i, j = torch.arange(S)[:, None], torch.arange(S)
+    slopes = torch.tensor([0.1, 0.2, 0.3])[:, None, None]
+    scores = 2 * torch.tanh((steps.raw * (C // H) ** -0.5 - slopes * (i - j).abs()) / 2)
+    torch.testing.assert_close(steps.scores, scores, rtol=1e-4, atol=1e-5)
+    assert torch.equal((steps.weights > 0)[0], (i - j).abs() <= 1 + torch.arange(H)[:, None, None])
+
+
+def of_q(score, b, h):
+    return score
+
+
+def with_a_word(score, b, h, i, j, kind="soft"):
+    return score
+
+
+@each(
+    ("given", "words"),
+    [
+        ((of_q,), r"of_q takes \(score, b, h\); register takes score_mod\(score, b, h, q_idx"),
+        ((with_a_word,), "kind = 'soft'; a parameter's default is a number other than 0"),
+        ((3,), "register takes a function or an axis; got 3"),
+        (("score", soft_cap), "goes alone: register"),
+        ((lambda b, h, i, j: i == j,), "key = '<lambda>'"),
+    ],
+)
+def test_another_function_than_a_mod_is_refused(axes, given, words):
+    with pytest.raises(ConfigError, match=words):
+        register(*given)
+
+
+def test_a_score_mod_as_a_score_says_where_it_goes():
+    with pytest.raises(ConfigError, match=r"it is a position: register\(soft_cap\)"):
+        layer(score=soft_cap)
+    assert layer(position=soft_cap)(torch.randn(B, S, C)).weights.shape == (B, H, S, S)
+
+
 def test_a_key_has_one_entry(axes):
     register("score", made())
     pytest.raises(ConfigError, register, "score", made()).match(
