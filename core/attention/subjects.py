@@ -19,6 +19,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from core.attention.config import by_cell
 from core.attention.layer import Attention
 from core.entries import ConfigError, quote, refuse_if
 from core.plugins import describe
@@ -262,10 +263,8 @@ def _call_modified(
     """Attention with scores as flex_attention changes them, cell by cell."""
     cell: Callable[..., Tensor]
     cell = (lambda score, *at: torch.where(function(*at), score, -torch.inf)) if masks else function
-    for place in (4, 3, 2, 1):  # keys, queries, heads, sequences
-        cell = torch.vmap(cell, tuple(0 if at in (0, place) else None for at in range(5)))
     scores = q @ k.mT * q.shape[-1] ** -0.5
-    changed = cell(scores, *map(torch.arange, scores.shape))
+    changed = by_cell(cell, scores, *map(torch.arange, scores.shape))
     return changed.to(scores.dtype).softmax(-1).nan_to_num(0.0) @ v
 
 
