@@ -9,6 +9,7 @@ import sys
 import pytest
 
 import dashboard.__main__ as command
+from core.attention import AttentionConfig
 from core.command_line import settings
 from core.files import read_checked, read_lines, with_checksum
 from core.runs.executor import spawn_worker
@@ -122,6 +123,42 @@ def test_set_changes_the_run_that_a_sweep_varies(file, tmp_path, monkeypatch, ca
     config = instance(Sweep(tmp_path / "sweep.json").config(), SweepConfig)
     assert config.base == RunConfig.from_json(small_run(steps=2).to_json())
     assert (config.values, config.seeds) == ((4, 8), (3, 5))
+
+
+def test_a_sweep_takes_a_task_a_text_and_parameters(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("core.runs.sweeps.run_sweep", lambda sweep, workers: True)
+    text, file = tmp_path / "my.txt", tmp_path / "sweep.json"
+    text.write_text(" ".join(map(str, range(5000))), encoding="utf-8")
+    words = ["--set", "steps=2", "--set", "normalizer.temperature=2", "--set", "position=none"]
+    words += [
+        "--axis",
+        "normalizer",
+        "--values",
+        "softmax(temperature=3)",
+        "sparsemax",
+        "--to",
+        file,
+    ]
+    assert lab(monkeypatch, "sweep", "own_text", "--data", text, *words) == 0
+    config = instance(Sweep(file).config(), SweepConfig)
+    attention = instance(config.base.model.attention, AttentionConfig)
+    assert (config.base.task.key, attention.normalizer["temperature"]) == ("own_text", 2)
+    assert [value.params[0][1] for value in config.values[:1]] == [3]
+    assert "/sweeps?sweep=" in capsys.readouterr().out
+    words = [
+        "--axis",
+        "attention",
+        "--values",
+        "vaswani",
+        "normalizer=sparsemax",
+        "--to",
+        tmp_path / "two.json",
+    ]
+    assert lab(monkeypatch, "sweep", "reverse", *words) == 0
+    keys = [value.normalizer.key for value in Sweep(tmp_path / "two.json").config().values]
+    assert keys == ["softmax", "sparsemax"]
+    assert lab(monkeypatch, "sweep", file, "--data", text) == 1
+    assert "--data goes with a task's name" in capsys.readouterr().err
 
 
 @each(

@@ -309,13 +309,19 @@ def _unlink(sweep: Sweep) -> None:
 
 
 def start(
-    file: str, changes: dict[str, Any], to: Path | None, settings: Mapping[str, Any] | None = None
+    file: str | RunConfig,
+    changes: dict[str, Any],
+    to: Path | None,
+    settings: Mapping[str, Any] | None = None,
 ) -> Sweep:
-    """The sweep of that name or file, or a new one of the config in the file, saved at `to` or among the others.
+    """The sweep of that name or file, or a new one of a config or of that in the file, saved at `to` or among the others.
 
     The file describes a sweep, or a run to be varied by `changes`; `settings` change that run. A sweep that there is goes
     on as it is. Raises ConfigError and OSError.
     """
+    if isinstance(file, RunConfig):
+        base = with_settings(file, settings or {}).to_json()
+        return create_sweep(SweepConfig.from_json({"base": base} | changes), to)
     sweep = find_sweep(file)
     data = sweep.data() if sweep else json.loads(Path(file).read_text("utf-8"))
     refuse_if(

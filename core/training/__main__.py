@@ -10,7 +10,7 @@ attention-lab list                             every run and its state
 attention-lab pack RUN [FILE]                  a run as one zip; unpack FILE reads one
 attention-lab tensorboard RUN FOLDER           a run's curves and maps as event files of TensorBoard
 attention-lab wandb RUN FOLDER                 the same for Weights & Biases, offline
-attention-lab sweep reverse.json --axis score --values dot additive --seeds 0 1 2
+attention-lab sweep own_text --data my.txt --axis score --values dot additive --seeds 0 1 2
                                                          one setting's values × seeds, with means and intervals
 """
 
@@ -34,7 +34,7 @@ from core.runs.ray_queue import address
 from core.runs.runs import Run, create_run, list_runs, open_run
 from core.runs.store import take_over
 from core.runs.worker import work
-from core.tasks import METRICS, TaskConfig, make_task, task_entry
+from core.tasks import METRICS, TASKS, Task, TaskConfig, make_task, task_entry
 from core.tasks.reading import put_if_long
 from core.training.config import RunConfig, card_recipe, nanogpt, recommended
 from core.training.diagnosis import duration, sweep_seconds, time_needed
@@ -67,6 +67,15 @@ def recipe(
     ] = False,
 ) -> None:
     """Print a task's recipe as a config file; --set gives parameters of the task."""
+    refuse_if(nano and model is not None, f"--nanogpt is a decoder's recipe; leave out {model}.")
+    chosen = task_config(task, set, data, encoding)
+    config = nanogpt(chosen) if nano else recommended(make_task(chosen), model)
+    say_notes(make_task(config.task))  # nanoGPT reads characters
+    print(json.dumps(config.to_json(), indent=1, ensure_ascii=False))
+
+
+def task_config(task: str, set: list[str], data: Path | None, encoding: str) -> TaskConfig:
+    """A task by its key, with a person's own data."""
     known = {param.key: param for param in task_entry(task).params}
     params = command_line.settings(
         set, [key for key, param in known.items() if isinstance(param.default, str)]
@@ -78,11 +87,14 @@ def recipe(
     params |= {
         name: put_if_long(text) for name, text in command_line.text_of(data, encoding).items()
     }
-    chosen = TaskConfig.of(task, **params)
-    config = nanogpt(chosen) if nano else recommended(make_task(chosen), model)
-    notes = make_task(config.task).notes  # nanoGPT reads characters
-    print(*notes, sep="\n", end="\n" * bool(notes), file=sys.stderr)
-    print(json.dumps(config.to_json(), indent=1, ensure_ascii=False))
+    return TaskConfig.of(task, **params)
+
+
+def say_notes(task: Task) -> None:
+    """What there is to say of a person's data goes to stderr."""
+    print(*task.notes, sep="
+", end="
+" * bool(task.notes), file=sys.stderr)
 
 
 @app.command()
@@ -174,7 +186,9 @@ def wandb(name: Name, folder: Path) -> None:
 def sweep(
     file: Annotated[
         str,
-        typer.Argument(help="a sweep's file, or a run's and what to vary in it; or a sweep's name"),
+        typer.Argument(
+            help="a task's name, such as reverse, or a run's file, and what to vary in it; or a sweep's file or name"
+        ),
     ],
     axis: Annotated[
         str | None, typer.Option(help="score, d_model, learning_rate, task.length, …")
@@ -203,10 +217,20 @@ def sweep(
     to: Annotated[
         Path | None, typer.Option(help="the sweep's file; among the page's by default")
     ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="with own_text, own_pairs or own_table: your data")
+    ] = None,
+    encoding: command_line.Encoding = "utf-8",
     *,
     set: command_line.Pairs,
 ) -> None:
     """Train every value of a setting from several seeds, or continue a sweep; --set changes the run that is varied."""
+    recipe_of = None
+    if file in [entry.key for entry in TASKS] and not Path(file).exists():
+        made = make_task(task_config(file, [], data, encoding))
+        recipe_of = recommended(made)
+        say_notes(made)
+    refuse_if(data and not recipe_of, f"--data goes with a task's name; {file} is none.")
     changes: dict[str, Any] = {
         "axis": axis,
         "values": values and [*map(command_line.value_of, values)],
@@ -220,12 +244,13 @@ def sweep(
     }
     workers = workers or (executor().slots() if address() else 1)
     started = sweeps.start(
-        file,
+        file if recipe_of is None else recipe_of,
         {key: value for key, value in changes.items() if value},
         to,
         command_line.settings(set),
     )
     print(f"Sweep {started.id}: {len(started.missing())} runs to train, {workers} at a time")
+    print(f"On the page Sweeps it is /sweeps?sweep={started.id}")
     try:
         print(
             f"All of it takes about {duration(sweep_seconds(started.config(), workers))}, from a few steps here."

@@ -19,7 +19,7 @@ from core.attention import (
     choice_name,
 )
 from core.attention.cost import ShapesOnly
-from core.attention.text import choice_from_text
+from core.attention.text import choice_from_text, from_text
 from core.entries import LONGEST_QUOTE, Param, check_fields, complete, quote, refuse_if
 from core.models import ModelConfig, build_model
 from core.models.base import STACKED
@@ -65,6 +65,8 @@ Equal = Literal["steps", "seconds"]
 EQUAL = get_args(Equal)
 VALUES, SEEDS = (2, 8), (2, 10)  # fewest and most values of an axis, and seeds
 RECORD_EVERY = 20  # steps, at least, where seconds are equal
+
+USUAL = AttentionConfig()
 
 Cell = tuple[int, int]  # the index of the value, and the seed
 
@@ -240,12 +242,19 @@ def vary(base: RunConfig, axis: str, value: Any) -> RunConfig:
 
 
 def with_settings(run: RunConfig, settings: Mapping[str, Any]) -> RunConfig:
-    """The config with settings changed: a field of the run, or what a sweep varies; ConfigError for another name."""
+    """The config with settings changed: a field of the run, what a sweep varies, or a parameter of a choice, such as
+    normalizer.temperature; ConfigError for another name."""
+    of_run = [one.name for one in fields(run) if one.name not in ("task", "model")]
     for name, value in renamed(settings, "config").items():
-        if name in RunConfig.__dataclass_fields__ and name not in ("task", "model"):
+        if name in of_run:
             run = replace(run, **{name: value})
         else:
-            name_of(name, run.task)
+            axis, _, param = name.partition(".")
+            if axis in AXES and param and run.model.attention is not None:
+                now: Choice = getattr(run.model.attention, axis)
+                name, value = axis, Choice.of(now.key, *now.parts, **{**now.kwargs, param: value})
+            else:
+                name_of(name, run.task, "setting", of_run)
             run = vary(run, name, _value(name, value))
     return run
 
@@ -285,15 +294,18 @@ def _pattern(model: ModelConfig, key: str) -> dict[str, Any]:
     return pattern_of(PATTERNS[key], model, model.num_heads)
 
 
-def name_of(axis: str, task: TaskConfig | None = None) -> str:
-    """The name of a setting; ConfigError for an unknown one if the task is given."""
+def name_of(
+    axis: str, task: TaskConfig | None = None, word: str = "axis", more: Iterable[str] = ()
+) -> str:
+    """The name of a setting; ConfigError for an unknown one if the task is given, of which there are `more`."""
     if axis in FIELDS:
         return FIELDS[axis]
     key = axis.removeprefix("task.")
     known = {} if task is None else {param.key: param.name for param in task_entry(task.key).params}
     refuse_if(
         task is not None and (key == axis or key not in known),
-        f"axis = {quote(axis)}; take one of {', '.join([*FIELDS, *(f'task.{k}' for k in known)])}.",
+        f"{word} = {quote(axis)}; take one of "
+        f"{', '.join(dict.fromkeys([*more, *FIELDS, *(f'task.{k}' for k in known)]))}.",
     )
     return known.get(key, key)
 
@@ -301,8 +313,19 @@ def name_of(axis: str, task: TaskConfig | None = None) -> str:
 def _value(axis: str, value: Any) -> Any:
     if axis in AXES:
         return complete(
-            value if isinstance(value, Choice) else Choice.from_json(value), AXES[axis], axis
+            value
+            if isinstance(value, Choice)
+            else choice_from_text(value, axis)
+            if isinstance(value, str)
+            else Choice.from_json(value),
+            AXES[axis],
+            axis,
         )
+    if axis == "attention" and isinstance(
+        value, str
+    ):  # a preset, or choices such as normalizer=sparsemax
+        known = next((one for one in PRESETS if one.key == value), None)
+        return known.config(USUAL.d_model, USUAL.num_heads) if known else from_text(value)
     if axis == "attention" and value is not None and not isinstance(value, AttentionConfig):
         return AttentionConfig.from_json(value)
     refuse_if(

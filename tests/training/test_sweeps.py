@@ -233,7 +233,10 @@ REFUSED: list = [
         )
     ),
     *(
-        (lambda name=name: with_settings(small_run(), {name: 1}), f"axis = '{name}'")
+        (
+            lambda name=name: with_settings(small_run(), {name: 1}),
+            f"setting = '{name}'; take one of steps",
+        )
         for name in ("task", "model")
     ),
     *(
