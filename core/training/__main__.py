@@ -123,7 +123,6 @@ def train(
     run = create_run(config, path=run_dir)
     where = "" if run_dir else f"; on the Train page it is ?run={run.id}"
     print(f"Training {run.path}{where}")
-    torch.set_num_threads(1)  # as in the run
     if sentence := time_needed(config):
         print(sentence)
     _work(run)

@@ -16,6 +16,7 @@ from core.memory import TooMuch, admitted
 from core.models import build_model, count_parameters
 from core.models.decoding import greedy
 from core.tasks import Task, task_of
+from core.threads import num_threads
 from core.training.config import RunConfig, resolve_device
 from core.training.evaluate import (
     CHUNK,
@@ -54,8 +55,9 @@ class Pace:
         )
 
 
+@num_threads(1)  # as a run has: on a busy machine a step on two took ten times as long
 def pace(config: RunConfig, task: Task) -> Pace:
-    """Time a few steps and measurements of the untrained model, each at its fastest, with torch's current threads.
+    """Time a few steps and measurements of the untrained model, each at its fastest, on one thread as a run.
 
     Decoding counts up to the longest target of a batch, as a trained model does. torch's generator is left unchanged.
     TooMuch where the model is too large to be timed beside other work.
@@ -115,7 +117,7 @@ FRESH = 60  # seconds after which steps are timed again for a page
 
 
 def time_needed(config: RunConfig) -> str:
-    """A sentence that estimates the run's duration, with torch's current threads; "" for the lab's own tasks.
+    """A sentence that estimates the run's duration; "" for the lab's own tasks.
 
     Their recipes were measured.
     """

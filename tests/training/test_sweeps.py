@@ -36,7 +36,8 @@ from core.runs.sweeps import (
     summary,
 )
 from core.studies.runs import SweepData
-from core.tasks import TaskConfig, make_task
+from core.tasks import TaskConfig, make_task, task_of
+from core.threads import num_threads
 from core.training import (
     Record,
     RunConfig,
@@ -159,6 +160,19 @@ def test_of_two_axes_the_best_of_each_are_compared():
     written = SweepConfig.from_json(json.loads(ast.literal_eval(text)))
     assert written.names == ["Dot product, 0.03", "General, 0.001"]
     assert written.run(0, 5) == config.run(1, 5)
+
+
+def test_steps_are_timed_on_as_many_threads_as_a_run_has(monkeypatch):
+    threads, step = [], estimating.one_step
+    monkeypatch.setattr(
+        estimating,
+        "one_step",
+        lambda *given: threads.append(torch.get_num_threads()) or step(*given),
+    )
+    with num_threads(2):
+        estimating.pace(small_run(), task_of(small_run().task))
+        assert torch.get_num_threads() == 2
+    assert {*threads} == {1}
 
 
 def test_a_sweep_says_how_long_it_takes(monkeypatch):
