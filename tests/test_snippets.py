@@ -14,7 +14,6 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 from xml.etree import ElementTree
 
-import numpy as np
 import pytest
 import torch
 import typer
@@ -86,7 +85,7 @@ def test_a_module_is_read(tmp_path, monkeypatch, capsys):
         "inputs": torch.ones(1, 3, 8),
     }
     exec(compile(short, "docs", "exec"), names)
-    assert np.shape(names["weights"]) == (2, 3, 3)
+    assert names["weights"].shape == (2, 3, 3)  # type: ignore[attr-defined]
     printed = run(block, tmp_path, monkeypatch, capsys)
     assert re.search(
         r"(?s)^layers.0.self_attn nn.MultiheadAttention \(1, 4, 10, 10\) .*\{\}\n$", printed

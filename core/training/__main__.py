@@ -92,9 +92,7 @@ def task_config(task: str, set: list[str], data: Path | None, encoding: str) -> 
 
 def say_notes(task: Task) -> None:
     """What there is to say of a person's data goes to stderr."""
-    print(*task.notes, sep="
-", end="
-" * bool(task.notes), file=sys.stderr)
+    print(*task.notes, sep="\n", end="\n" * bool(task.notes), file=sys.stderr)
 
 
 @app.command()
