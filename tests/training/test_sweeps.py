@@ -164,11 +164,12 @@ def test_of_two_axes_the_best_of_each_are_compared():
 
 def test_steps_are_timed_on_as_many_threads_as_a_run_has(monkeypatch):
     threads, step = [], estimating.one_step
-    monkeypatch.setattr(
-        estimating,
-        "one_step",
-        lambda *given: threads.append(torch.get_num_threads()) or step(*given),
-    )
+
+    def timed(*given):
+        threads.append(torch.get_num_threads())
+        return step(*given)
+
+    monkeypatch.setattr(estimating, "one_step", timed)
     with num_threads(2):
         estimating.pace(small_run(), task_of(small_run().task))
         assert torch.get_num_threads() == 2
