@@ -13,7 +13,7 @@ from core.attention import AttentionConfig
 from core.command_line import settings
 from core.files import read_checked, read_lines, with_checksum
 from core.runs.executor import spawn_worker
-from core.runs.runs import list_runs
+from core.runs.runs import create_run, list_runs
 from core.runs.sweeps import Sweep
 from core.training import RunConfig
 from core.training.sweeps import SweepConfig
@@ -123,6 +123,16 @@ def test_set_changes_the_run_that_a_sweep_varies(file, tmp_path, monkeypatch, ca
     config = instance(Sweep(tmp_path / "sweep.json").config(), SweepConfig)
     assert config.base == RunConfig.from_json(small_run(steps=2).to_json())
     assert (config.values, config.seeds) == ((4, 8), (3, 5))
+
+
+def test_the_list_says_what_each_run_learns_with_what(monkeypatch, capsys):
+    run = create_run(small_run(seed=3), name="mine")
+    run.update_metadata(config={})
+    create_run(small_run(seed=4))
+    assert lab(monkeypatch, "list") == 0
+    broken, whole = capsys.readouterr().out.splitlines()
+    assert broken.endswith("not begun\tmine")
+    assert whole.endswith("reverse\tposition=learned\trate 0.003\tseed 4\tnot begun")
 
 
 def test_a_sweep_takes_a_task_a_text_and_parameters(tmp_path, monkeypatch, capsys):

@@ -17,6 +17,7 @@ attention-lab sweep own_text --data my.txt --axis score --values dot additive --
 import json
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,7 +25,8 @@ import torch
 import typer
 
 from core import command_line
-from core.entries import refuse_if
+from core.attention.text import to_text
+from core.entries import ConfigError, refuse_if
 from core.memory import TooMuch
 from core.models.cards import CARDS, card as card_of
 from core.runs import archive, sweeps
@@ -139,16 +141,23 @@ def resume(name: Name, steps: int | None = None, seconds: float | None = None) -
 
 @app.command("list")
 def listed() -> None:
-    """One line a run, oldest first."""
+    """One line a run, oldest first: its state, what it learns with which mechanism, rate and seed, and its loss."""
     for run in list_runs():
-        records = run.records()
-        print(
-            run.id,
-            run.status().state,
-            f"step {records[-1].step}" if records else "not begun",
-            run.name,
-            sep="\t",
-        )
+        records, parts = run.records(), [run.id, run.status().state]
+        with suppress(ConfigError):  # one of an older version, or whose plug-in is not loaded
+            config = run.config()
+            attention = config.model.attention
+            parts += [
+                config.task.key,
+                config.model.kind
+                if attention is None
+                else to_text(attention, sizes=False) or "plain softmax",
+            ]
+            parts += [f"rate {config.learning_rate:g}", f"seed {config.seed}"]
+        parts.append(f"step {records[-1].step}" if records else "not begun")
+        if records and records[-1].loss is not None:
+            parts.append(f"loss {records[-1].loss:.3f}")
+        print(*parts, *([run.name] if run.name != run.id else []), sep="\t")
 
 
 @app.command()
@@ -291,7 +300,7 @@ def progress(record: Record, config: RunConfig) -> str:
     if record.best is not None:
         parts.append(f"weights of step {record.best:,}")
     if record.cut:
-        parts.append(f"cut {record.cut:,}")
+        parts.append(f"{record.cut:,} outputs without an end")
     if record.expected:
         parts.append(f"weight on the expected position {max(map(max, record.expected)):.2f}")
     return "  ".join(parts)
