@@ -424,7 +424,7 @@ class OwnText(TextTask):
         )
         self.notes = (
             f"Training uses {len(corpus.trained):,} {corpus.unit}; the last {len(corpus.held_out):,} are "
-            f"held out. {len(corpus.vocab) - 4:,} of them are different.",
+            f"held out. The text has {len(corpus.vocab) - 4:,} different {corpus.unit}.",
         )
         if corpus.unknown:
             self.notes += (
