@@ -198,7 +198,10 @@ def test_plug_in_that_it_writes_is_one_in_its_folder(
     tmp_path, monkeypatch, capsys, without_new_entries
 ):
     # The whole file and the layer without one run as they stand; the file is the worked example but for a name.
-    plug_in, state, task, _, direct = snippets("write-a-plugin.md")
+    mod, plug_in, state, task, _, direct = snippets("write-a-plugin.md")
+    run(mod, tmp_path, monkeypatch, capsys)
+    config = AttentionConfig(12, 3, position="capped")
+    assert Attention(config)(torch.randn(2, 5, 12)).scores.abs().max() <= 20
     worked = (DOCS / "plugins" / "cosine_power.py").read_text(encoding="utf-8")
     assert plug_in.split("register(")[1] == worked.split("register(")[1]
     kernel = (DOCS / "plugins" / "running_sums.py").read_text(encoding="utf-8")
