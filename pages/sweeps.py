@@ -532,7 +532,7 @@ def _draw(data: study.SweepData) -> None:
         *draw.table_text(data, measure),
         caption=f"{data.setting}: {draw.table_of(data, measure)} over seeds [its 95 % confidence interval]",
     )
-    lab.caption(draw.caption_text(data, over))
+    lab.caption(draw.caption_text(data, measure, over))
     for sentence in draw.failures(data):
         st.warning(lab.plain(sentence))
     lab.details("Differences of all pairs", partial(_differences, data, measure), "sweeps:pairs")

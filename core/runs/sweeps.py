@@ -30,6 +30,7 @@ from core.training import (
     RunConfig,
     SweepConfig,
     compare,
+    name_of,
     one_a_step,
     seed_stats,
     with_settings,
@@ -267,6 +268,27 @@ def best_of_each(config: SweepConfig, outcomes: Mapping[Cell, Outcome], measure:
     return [max(place, key=means.__getitem__) for place in places]
 
 
+def at_the_end(config: SweepConfig, outcomes: Mapping[Cell, Outcome], measure: str) -> str:
+    """A sentence on the values that are best at the least or the largest number of the second setting; "" for none."""
+    numbers = config.second_values
+    if not config.second or config.paired or not all(type(one) in (int, float) for one in numbers):
+        return ""
+    ends, width = (min(numbers), max(numbers)), len(numbers)
+    measured = {index for (index, _), one in outcomes.items() if one.last(measure) is not None}
+    names = [
+        config.names[index]
+        for index in best_of_each(config, outcomes, measure)
+        if index in measured and numbers[index % width] in ends
+    ]
+    setting = name_of(config.second, config.base.task).lower()
+    if not names:
+        return ""
+    return (
+        f"Best with the least or the largest {setting} that was tried: {'; '.join(names)}. One beyond it may be "
+        "better."
+    )
+
+
 def sweeps_folder(root: Path | None = None) -> Path:
     return (root or runs_folder()) / SWEEPS
 
@@ -394,6 +416,8 @@ def summary(sweep: Sweep) -> list[str]:
         f"{'significant' if pair.significant else 'not significant'}"
         for pair in sweep_comparisons(config, outcomes, measure)
     ]
+    if end := at_the_end(config, outcomes, measure):
+        lines.append(end)
     if differences:
         lines.append(
             "Differences (ratios of losses and errors) by two-sided t tests paired by seed; p and the 95 % "

@@ -6,7 +6,7 @@ from math import isinf
 from statistics import fmean
 
 from core.models.base import RECURRENT
-from core.runs.sweeps import Outcome, lower_is_better, measures
+from core.runs.sweeps import Outcome, at_the_end, lower_is_better, measures
 from core.studies.runs import SweepData
 from core.tasks import METRICS
 from core.training.seed_stats import Comparison, SeedStats
@@ -172,7 +172,7 @@ def fact_text(data: SweepData, measure: str) -> str:
     return f"{best}{unit}, {worst}. {tested}".strip()
 
 
-def caption_text(data: SweepData, over: str) -> str:
+def caption_text(data: SweepData, measure: str, over: str) -> str:
     config, model = data.config, data.config.base.model
     held = max((outcome.held_out for outcome in data.outcomes.values()), default=0)
     equal = {
@@ -196,6 +196,8 @@ def caption_text(data: SweepData, over: str) -> str:
             f" Each {lower_name(first)} is drawn and tested with its best {lower_name(second)}, which these seeds "
             "chose: on new ones it is a little worse. The table has all."
         )
+        end = at_the_end(config, data.outcomes, measure)
+        text += end and f" {end}"
     if data.config.early:
         text += " A run ends early where its loss no longer falls, or as its task is learned."
     if over == "train_seconds":

@@ -155,6 +155,10 @@ def test_of_two_axes_the_best_of_each_are_compared():
     assert head == ["Score × Learning rate", "0.001", "0.03"]
     assert [row[0] for row in rows] == ["Dot product", "General"]
     assert rows[0][2].startswith("0.25") and rows[1][1].startswith("0.5")
+    end = sweeps.at_the_end(config, outcomes, "loss")
+    assert "Dot product, 0.03; General, 0.001. One beyond it" in end
+    assert end in draw.caption_text(data, "loss", "steps")
+    assert not sweeps.at_the_end(config, {}, "loss")
     claim = sweeps.SweepClaim(config, 1, 2, "loss", 0.1)
     (text,) = re.findall(r"SWEEP = SweepConfig.from_json\(json.loads\((.*)\)\)", claim.file())
     written = SweepConfig.from_json(json.loads(ast.literal_eval(text)))
