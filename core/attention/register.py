@@ -117,13 +117,18 @@ def register(axis: str | Function, entry: Entry | None = None, *, replace: bool 
         entries[place : place + 1] = [before] if before else []
 
     entries[place : place + 1] = [made]
+    causes: list[str] = []
     try:
         alarms = _checked(axis, made)
     except Exception as error:
+        with suppress(Exception):  # what fails the trial may run, and check names the cause of more
+            causes = [text for text, level in _alarms(axis, made).items() if level == "fault"]
         take_back()
         reason = (
             str(error) if isinstance(error, ConfigError) else plugins.describe(error, Path(source))
         )
+        if causes:
+            reason += f" Check finds: {' '.join(causes)}"
         raise ConfigError(f"{axis} = {entry.key} was not added. {reason}") from error
     plugins.undo.append(take_back)
     plugins.faults[owner] = tuple(text for text, level in alarms.items() if level == "fault")
@@ -201,19 +206,32 @@ def _lab_hash() -> bytes:
 def _checked(axis: str, entry: Entry) -> dict[str, str]:
     """Try an entry out, and what `check` says against it, with the level of each sentence.
 
-    Once for each state of its folder of plug-ins, of the lab and of PyTorch, as trying takes a second. ConfigError, or the
-    entry's own error, where it fails.
+    Once for each state of its file, of those that it names, of helpers, of the lab and of PyTorch, as trying takes
+    seconds, which a line on stderr says. ConfigError, or the entry's own error, where it fails.
     """
     path = Path(entry.source)
     stored: Path | None = None
     if plugins.folder() is not None and path.parent == plugins.folder():
         digest = hashlib.blake2b(_lab_hash() + f"{torch.__version__} {axis} {entry.key}".encode())
-        for file in sorted(path.parent.glob("*.py")):  # a file may use the others
-            digest.update(file.read_bytes())
+        text = path.read_text(encoding="utf-8")
+        for file in sorted(path.parent.glob("*.py")):
+            if file.stem in text or file.stem.startswith("_") or file == path:
+                digest.update(file.read_bytes())
         stored = server_folder() / "checks" / f"{digest.hexdigest()[:32]}.json"
         with suppress(OSError, ValueError):
             return dict(json.loads(stored.read_text(encoding="utf-8")))
+        print(f"Trying out {axis} = {entry.key} of {path.name}, once", file=sys.stderr, flush=True)
     _try_out(axis, entry)
+    alarms = _alarms(axis, entry)
+    if stored is not None:
+        with suppress(OSError):
+            stored.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(stored, json.dumps(alarms).encode())
+    return alarms
+
+
+def _alarms(axis: str, entry: Entry) -> dict[str, str]:
+    """What `check` says against an entry, and of a kernel under mask = causal, with the level of each sentence."""
     checks: list[tuple[Entry | AttentionConfig, bool | None]] = [(entry, None)]
     if axis == "kernel":
         with suppress(ConfigError):  # where the two do not go together
@@ -221,10 +239,6 @@ def _checked(axis: str, entry: Entry) -> dict[str, str]:
     alarms: dict[str, str] = {}
     for thing, causal in checks:
         alarms |= {one.text: one.level for one in check(thing, causal=causal).alarms}
-    if stored is not None:
-        with suppress(OSError):
-            stored.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(stored, json.dumps(alarms).encode())
     return alarms
 
 

@@ -615,6 +615,27 @@ def test_a_registration_says_what_check_finds(axes):
     assert "its sign is wrong" in plugins.faults["position = variant"][0]
 
 
+def over_queries(scores, mask):
+    return scores.softmax(-2)
+
+
+def later_keys(inputs):
+    weights = (inputs.q @ inputs.k.mT).softmax(-1)
+    mask = inputs.joined_mask() if inputs.record else None
+    out = weights @ inputs.v
+    return Steps(inputs.q, inputs.k, inputs.v, 1.0, None, mask, out, weights=weights, implied=True)
+
+
+@each(
+    ("axis", "function", "words"),
+    [("normalizer", over_queries, "over queries"), ("kernel", later_keys, "Later tokens are felt")],
+)
+def test_what_fails_the_trial_is_named_by_its_cause(axes, axis, function, words):
+    traits = frozenset({"implied", "own positions"} if axis == "kernel" else {})
+    with pytest.raises(ConfigError, match=f"was not added.*Check finds: .*{words}"):
+        register(axis, made(build=lambda config: function, traits=traits))
+
+
 def test_a_file_is_tried_once(axes, monkeypatch, tmp_path):
     tried = []
     monkeypatch.setenv("ATTENTION_LAB_PLUGINS", str(tmp_path))
@@ -632,6 +653,7 @@ def test_a_file_is_tried_once(axes, monkeypatch, tmp_path):
                 {"register": register, "made": made},
             )
         assert len(tried) == times
+        (tmp_path / f"unnamed{times}.py").write_text("later = 1", encoding="utf-8")
 
 
 def test_an_unknown_key_says_that_it_may_be_of_a_plug_in(monkeypatch):
