@@ -173,13 +173,13 @@ def entry_of_mod(mod: Function) -> tuple[str, Entry]:
     )
     of_scores, name = axis == "position", key.replace("_", " ")
     kind = "score_mod" if of_scores else "mask_mod"
-    said = " ".join((inspect.getdoc(mod) or "").split("\n\n")[0].split())
+    summary = " ".join((inspect.getdoc(mod) or "").split("\n\n")[0].split())
     return axis, Entry(
         key,
         name.capitalize(),
         build=partial(_position_of if of_scores else _mask_of, mod),
         latex=rf"\operatorname{{{name}}}({'s_{ij}, ' * of_scores}b, h, i, j)",
-        meaning=said if len(said) > 20 else f"{key}, a {kind} of flex_attention.",
+        meaning=summary if len(summary) > 20 else f"{key}, a {kind} of flex_attention.",
         paper="",
         year=datetime.now().year,
         params=params,
