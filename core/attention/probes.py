@@ -549,7 +549,11 @@ def _places(subject: Heads) -> Iterator[Finding]:
     singular = torch.linalg.svdvals(own[:, own.isfinite().all(0)])
     # One row of numbers for all contents is a factor of the place, as a temperature by length, and no rotation.
     rank_one = len(singular) < 2 or float(singular[1]) <= 0.05 * float(singular[0])
-    turns = not rank_one and size > 1e-3 and _same(2 * met.nan_to_num(0.0), double, 0.02)
+    linear = _same(2 * met.nan_to_num(0.0), double, 0.02)
+    turns = not rank_one and size > 1e-3 and linear
+    # a rotation changes the product itself; a bias under a soft cap hardly does
+    rotated = linear and _varies(met, 0 * i) > 0.05 * size
+    zeros = met.nan_to_num(1.0).abs().amax((0, 1)) < 1e-5  # whatever the content
     steps = [(x[..., :-1] - x[..., 1:])[..., 1:] for x in (neither, of_keys, of_queries)]
     back = (i - j)[:, :-1]
     absolute = max(_varies(step, back) for step in steps) > 1e-2
@@ -571,6 +575,13 @@ def _places(subject: Heads) -> Iterator[Finding]:
     got = met[0, 0].nan_to_num(0.0)
     right = torch.stack([got[i - j == n].mean() for n in (i - j).flatten()]).view_as(got)
     yield from _first(
+        (
+            subject.kind == "a score_mod" and size > 1e-3 and zeros.any() and not zeros.all(),
+            "mask",
+            "warning",
+            "The content of some keys is not felt, though they have weight: their scores are multiplied by 0, and e⁰ = 1; to "
+            "hide them, fill with −∞.",
+        ),
         (
             turns and _varies(met, j) < 0.02 * apart,
             "positions",
@@ -599,7 +610,7 @@ def _places(subject: Heads) -> Iterator[Finding]:
             _varies(met, 0 * i) > 1e-3,
             "positions",
             "property",
-            "Scores depend on the distance i − j, by a rotation.",
+            f"Scores depend on the distance i − j, by {'a rotation' if rotated else 'more than a bias or a rotation'}.",
         ),
         (
             max(_peak(step.nan_to_num(0.0)) for step in steps) > 1e-3,

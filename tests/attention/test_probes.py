@@ -427,6 +427,37 @@ def test_the_document_prints_what_it_says(capsys):
     assert len(blocks) == 3
 
 
+def soft_cap(score, b, h, q_idx, kv_idx, cap=20.0):
+    return cap * torch.tanh((score - 0.1 * (h + 1) * (q_idx - kv_idx).abs()) / cap)
+
+
+def near_cap(score, b, h, q_idx, kv_idx):
+    return soft_cap(score, b, h, q_idx, kv_idx, 2.0)
+
+
+def times_causal(score, b, h, q_idx, kv_idx):
+    return score * (q_idx >= kv_idx)
+
+
+def linear_bias(score, b, h, q_idx, kv_idx):
+    return score - 0.1 * (q_idx - kv_idx).abs()
+
+
+@each(
+    ("mod", "words"),
+    [
+        (soft_cap, "by more than a bias or a rotation"),
+        (near_cap, "by more than a bias or a rotation"),
+        (times_causal, "scores are multiplied by 0"),
+        (linear_bias, "by a bias"),
+        (AttentionConfig(24, 3, position="rope"), "by a rotation"),
+    ],
+)
+def test_what_a_score_mod_does_is_named(mod, words):
+    (said,) = [one.text for one in check(mod).all]
+    assert words in said
+
+
 def test_a_check_leaves_the_module_and_the_seed_as_they_were():
     module = Layer().train()
     torch.manual_seed(5)
