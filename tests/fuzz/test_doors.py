@@ -780,7 +780,7 @@ def sweep_file(rng: random.Random, folder: Path) -> None:
         for measure in shown.measures():
             words = (
                 sweep_words.fact_text(shown, measure),
-                sweep_words.caption_text(shown, "train_seconds"),
+                sweep_words.caption_text(shown, measure, "train_seconds"),
             )
             assert "".join(words).encode()
             sweep_words.pairs(shown, measure), sweep_words.table_text(shown, measure)
