@@ -11,6 +11,8 @@ are watched: one whose result goes into the softmax is queries by keys, the one 
 
 A function that a person registered with `AttentionInterface`, and that the config names, runs in place of the family's;
 its weights are read from what it calls (`module_reader`).
+
+Layers without softmax call a function that is linear in their values; its matrix is recorded as weights (`state_layers`).
 """
 
 import inspect
@@ -35,6 +37,19 @@ from core.attention.base import repeat_heads
 from core.interpret.trace import Kind
 from core.pretrained.base import reject_if, text_config
 from core.pretrained.module_reader import STACK, read_function, stack_numbers
+from core.pretrained.state_layers import (
+    CONVOLUTION,
+    KERNELS,
+    Kernel,
+    as_given,
+    by_heads,
+    carried,
+    decayed_products,
+    first,
+    groups_of,
+    signature_of,
+    state_matrix,
+)
 
 EAGER = "eager"
 HeadSet = frozenset[tuple[str, int, int | None]]
@@ -57,6 +72,9 @@ class AttentionCall:
     `mask` is what the family's function adds to the scores, None where nothing is masked. `options` holds that
     function's other arguments: scaling, position_bias, softcap, … `probe` is a zero added to the weights, for
     gradients. `rotations` are what was rotated for this call, before and after, in the family's own shapes.
+
+    A state layer (`state`) has no q and k, and its weights may be negative; `mean` says that each channel has a matrix of
+    its own, and that the weights are means of a head's channels, so they do not make `out` of v.
     """
 
     kind: Kind
@@ -74,6 +92,8 @@ class AttentionCall:
     options: dict[str, Any] = field(default_factory=dict)
     probe: Tensor | None = None
     rotations: list[tuple[Tensor, Tensor]] = field(default_factory=list)
+    state: bool = False
+    mean: bool = False
 
     @property
     def replaceable(self) -> Float[Tensor, "B T H E"]:
@@ -95,16 +115,24 @@ class AttentionRecorder:
     calls: list[AttentionCall] = field(default_factory=list)
     hooks: list[Any] = field(default_factory=list)
     rotations: list[tuple[Tensor, Tensor]] = field(default_factory=list)  # since the last call
+    mixer: Any = None  # the module of state layers that runs
 
-    def record(self, module: Any, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, out: Tensor, weights: Tensor,
-               options: dict[str, Any]) -> tuple[Tensor, Tensor]:  # fmt: skip
+    @property
+    def wants_weights(self) -> bool:
+        """Whether weights are looked at: to measure an answer without some heads, they need not be computed."""
+        changes = bool(self.off or self.patches)
+        return self.with_qkv or self.probe or bool(self.uniform) or not changes
+
+    def record(self, module: Any, q: Tensor | None, k: Tensor | None, v: Tensor, mask: Tensor | None, out: Tensor,
+               weights: Tensor, options: dict[str, Any], state: bool = False,
+               mean: bool = False) -> tuple[Tensor, Tensor]:  # fmt: skip
         """Record one call; returns the output and the weights that the model continues with."""
         # Differential attention calls twice a layer, once for each half of the values.
         twice, values = hasattr(module, "lambda_init"), repeat_heads(v, weights.shape[1])
         repeated = twice and bool(self.calls) and self.calls[-1].module is module
         if not repeated:
             name, seen = self.names.get(id(module), ""), _less_sink(module, values, out, weights)
-            kind = kind_of(name, module, seen, mask)
+            kind = "causal" if state else kind_of(name, module, seen, mask)
             self.calls.append(
                 AttentionCall(
                     kind,
@@ -113,7 +141,11 @@ class AttentionRecorder:
                     name,
                     seen,
                     mask=mask,
-                    probe=torch.zeros_like(seen, requires_grad=True) if self.probe else None,
+                    probe=torch.zeros_like(seen, requires_grad=True)
+                    if self.probe and not mean
+                    else None,
+                    state=state,
+                    mean=mean,
                 )
             )
         call = self.calls[-1]
@@ -201,15 +233,24 @@ def record_attention(model: Any, with_qkv: bool = False, off: HeadSet = NO_HEADS
         patches,
     )
     products = Products(recorder)
+    own_code = list[Any]()
     for module in model.modules():
         if type(module).__name__ in OWN_CODE and has_own_code(type(module)):
-            recorder.hooks += [
+            own_code += [
                 module.register_forward_pre_hook(products.enter),
                 module.register_forward_hook(products.leave),
             ]
+        elif state_kernels(type(module)):
+            recorder.hooks += [
+                module.register_forward_pre_hook(partial(_run_mixer, recorder), with_kwargs=True),
+                module.register_forward_hook(partial(_leave_mixer, recorder)),
+            ]
+            if type(module).__name__.endswith(LIGHTNING):
+                recorder.hooks += _lightning_hooks(recorder, module)
+    recorder.hooks += own_code
     token = _RECORDER.set(recorder)
     try:
-        with products if recorder.hooks else nullcontext():
+        with products if own_code else nullcontext():
             yield recorder
     finally:
         _RECORDER.reset(token)
@@ -484,6 +525,91 @@ def recorded_rotation(function: Callable[..., Any], *values: Any, **options: Any
     return rotated
 
 
+# Layers without softmax: their functions are wrapped when a model is loaded, as rotations are.
+
+
+LIGHTNING = "LightningAttention"  # its code is no function, so its matrix is computed from q, k and decay
+
+
+@cache
+def state_kernels(kind: type) -> frozenset[str]:
+    """The names of the functions of `KERNELS` in the code of a class, or of the class itself.
+
+    A convolution before another of these functions, or before attention, is no layer.
+    """
+    if not issubclass(kind, torch.nn.Module) or kind is torch.nn.Module:
+        return frozenset()
+    names = {name for method in _methods(kind) for name in method.__code__.co_names}
+    called = {name for name in names if name in KERNELS} | {kind.__name__} & {*KERNELS}
+    if kind.__name__.endswith(LIGHTNING):
+        called.add(LIGHTNING)
+    convolves = all(KERNELS.get(name) is CONVOLUTION for name in called)
+    return frozenset() if convolves and not kind.__name__.endswith("ShortConv") else frozenset(called)
+
+
+def _run_mixer(recorder: AttentionRecorder, module: Any, args: Any, options: Any) -> None:
+    if _RECORDER.get() is recorder:
+        recorder.mixer = module
+
+
+def _leave_mixer(recorder: AttentionRecorder, module: Any, args: Any, output: Any) -> None:
+    if _RECORDER.get() is recorder:
+        recorder.mixer = None
+
+
+def recorded_state(function: Callable[..., Any], kernel: Kernel, *values: Any, **options: Any) -> Any:
+    """What a state layer's function gives, recorded where a recorder is active; a gate is applied after that."""
+    recorder = _RECORDER.get()
+    mixer = None if recorder is None else recorder.mixer
+    name = getattr(function, "__name__", "forward")
+    if recorder is None or mixer is None or name not in state_kernels(type(mixer)) | {"forward"}:
+        return function(*values, **options)
+    if kernel is CONVOLUTION and len(state_kernels(type(mixer))) > 1:  # before another
+        return function(*values, **options)
+    given = signature_of(function).bind(*values, **options)
+    gate = given.arguments.pop(kernel.gate, None)
+    entered, groups = given.arguments[kernel.values], groups_of(kernel, given.arguments[kernel.values])
+    v = by_heads(entered, kernel.axes, groups).transpose(1, 2)
+    weights = v.new_zeros(1).expand(*v.shape[:3], v.shape[2])
+    more = dict[str, Any]()
+    if recorder.wants_weights:
+        weights = state_matrix(function, kernel, given, groups)
+        if kernel.state in given.arguments or kernel.constant in given.arguments:
+            more["carried"] = by_heads(carried(function, kernel, given), kernel.axes, groups)
+    result = function(*given.args, **given.kwargs)
+    out = by_heads(first(result), kernel.axes, groups)
+    out, _ = recorder.record(mixer, None, None, v, None, out, weights, more, True, kernel.by_channel)
+    changed = as_given(out, kernel.axes)
+    changed = changed if gate is None else changed * torch.nn.functional.silu(gate)
+    return (changed, *result[1:]) if isinstance(result, tuple) else changed
+
+
+def _lightning_hooks(recorder: AttentionRecorder, module: Any) -> list[Any]:
+    """Record lightning attention, at what its norm gets."""
+    seen = dict[str, Any]()
+
+    def enter(norm: Any, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        if _RECORDER.get() is not recorder:
+            return inputs
+        sizes = (module.num_attention_heads, -1)
+        qkv = module.act_fn(seen.pop("projected")) * seen.pop("mask")
+        q, k, v = qkv.unflatten(-1, sizes).transpose(1, 2).chunk(3, -1)
+        weights = decayed_products(q, k, module.slope_rate)
+        out = inputs[0].unflatten(-1, sizes)
+        out, _ = recorder.record(module, None, None, v, None, out, weights, {}, True)
+        return (out.flatten(-2),)
+
+    def masked(_: Any, args: Any, options: dict[str, Any]) -> None:
+        mask = options.get("attention_mask")
+        seen["mask"] = 1 if mask is None or mask.ndim != 2 else mask[:, :, None]
+
+    return [
+        module.register_forward_pre_hook(masked, with_kwargs=True),
+        module.qkv_proj.register_forward_hook(lambda _, args, out: seen.update(projected=out)),
+        module.norm.register_forward_pre_hook(enter),
+    ]
+
+
 @cache
 def _eager_name(kind: type) -> tuple[dict[str, Any], str]:
     """The eager attention that a module's code names as its default: the names of its file, and which one."""
@@ -519,9 +645,17 @@ def make_recordable(model: Any, reads: str) -> str:
             rotates = key.startswith("apply_") and ("rotary" in key or "rope" in key)
             if rotates and not isinstance(function, partial):
                 home[key] = partial(recorded_rotation, function)
+            elif key in KERNELS and inspect.isfunction(function):
+                home[key] = partial(recorded_state, function, KERNELS[key])
+    for module in model.modules():
+        for key, name in (("RecurrentGemmaRglru", "_rnn_scan"), ("xLSTMBackend", "forward")):
+            method = getattr(module, name, None)
+            if type(module).__name__ == key and not isinstance(method, partial):
+                kernel = KERNELS[key if name == "forward" else name]
+                setattr(module, name, partial(recorded_state, method, kernel))
     kinds = set(map(type, model.modules()))
     own = {kind.__name__ for kind in kinds if has_own_code(kind)}
-    shared |= any("get_interface" in _names(kind) for kind in kinds)
+    shared |= any("get_interface" in _names(kind) or state_kernels(kind) for kind in kinds)
     if any(getattr(module, "talking_head", False) for module in model.modules()):
         return "mixes the scores of its heads, and their weights"
     if (own or shared) and own <= OWN_CODE | (NO_TEXT if reads == "text" else frozenset()):

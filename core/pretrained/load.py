@@ -83,7 +83,6 @@ SPARE = 64 << 20  # numbers that a model may have beside its weights: masks and 
 
 PLAIN = "its layers combine neighbouring tokens by fixed rules"
 WITHOUT_ATTENTION: dict[str, str] = {
-    **dict.fromkeys(("rwkv", "xlstm"), SCAN),
     **dict.fromkeys(("convnext", "convnextv2", "resnet", "regnet", "efficientnet", "mobilenet_v1", "mobilenet_v2",
                      "hgnet_v2", "rt_detr_resnet", "textnet", "univnet"), "it consists of convolutions"),
     "poolformer": PLAIN, "patchtsmixer": PLAIN,
