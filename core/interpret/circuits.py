@@ -172,10 +172,10 @@ def watch_norms(model: Any, norms: NormCalls) -> AbstractContextManager[None]:
         if args and isinstance(args[0], Tensor) and isinstance(output, Tensor):
             norms.append((module, args[0], output))
 
-    return hooked(module.register_forward_hook(watch) for module in _norms_of(model))
+    return hooked(module.register_forward_hook(watch) for module in norms_of(model))
 
 
-def _norms_of(model: Any) -> Iterator[Any]:
+def norms_of(model: Any) -> Iterator[Any]:
     for module in model.modules():
         name = type(module).__name__.lower()
         if "norm" in name and "batch" not in name and not list(module.children()):
@@ -221,7 +221,7 @@ def _probes(model: Any, modules: Sequence[Any], norms: NormCalls, inputs: list[t
         return torch.cat([(gain.to(given) * given)[:-1], output[-1:]]).to(output.dtype)
 
     attentions = list(dict.fromkeys(modules))
-    inner = list(dict.fromkeys(norm for module in attentions for norm in _norms_of(module)))
+    inner = list(dict.fromkeys(norm for module in attentions for norm in norms_of(module)))
     with (
         hooked(norm.register_forward_hook(linear) for norm in inner),
         hooked(module.register_forward_pre_hook(enter, with_kwargs=True) for module in attentions),

@@ -538,7 +538,7 @@ def layer_attentions(pretrained: Pretrained, inputs: ModelInputs) -> dict[LayerK
         not recorder.calls, f"{pretrained.name} has no layer whose queries and keys can be read."
     )
     with torch.no_grad():
-        return {(call.kind, call.layer): _layer(call) for call in recorder.calls}
+        return {(call.kind, call.layer): layer_attention(call) for call in recorder.calls if not call.state}
 
 
 def break_down_weight(layer: LayerAttention, head: int, query: int, key: int) -> WeightBreakdown:
@@ -582,7 +582,7 @@ def break_down_weight(layer: LayerAttention, head: int, query: int, key: int) ->
         before_q, before_k, after_q, after_k, key)  # fmt: skip
 
 
-def _layer(call: AttentionCall) -> LayerAttention:
+def layer_attention(call: AttentionCall) -> LayerAttention:
     options, keys, bias = call.options, call.k.shape[2], call.options.get("position_bias")
     if call.mask is not None and call.mask.dtype != torch.bool:
         # What a mask adds to the scores that it lets through, as Doge's does
