@@ -173,6 +173,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "qwen3_omni_moe_talker_text": {"shared_expert_intermediate_size": 32}, "esmc": {"vocab_size": WORDS},
     "vitmatte": {"fusion_hidden_sizes": [8, 8, 8, 8]},
     "vitpose": {"backbone_config": {"image_size": [16, 16], "patch_size": [8, 8]}},
+    "xlstm": {"hidden_size": 128, "embedding_dim": 128},  # else its cache is wider than its layers
     "mobilevitv2": {"image_size": 64}, "videoprism_vision_model": {"tubelet_size": [1, 4, 4]},
     **dict.fromkeys(("mask2former", "maskformer"), {"backbone_config": {
         "image_size": 64, "embed_dim": 12, "depths": [1, 1, 1, 1], "num_heads": [3, 3, 3, 3], "window_size": 2}}),

@@ -24,7 +24,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import groupby
-from typing import Any
+from typing import Any, cast
 
 import torch
 from jaxtyping import Float
@@ -40,6 +40,7 @@ from core.pretrained.module_reader import STACK, read_function, stack_numbers
 from core.pretrained.state_layers import (
     CONVOLUTION,
     KERNELS,
+    LIGHTNING,
     Kernel,
     as_given,
     by_heads,
@@ -73,15 +74,16 @@ class AttentionCall:
     function's other arguments: scaling, position_bias, softcap, … `probe` is a zero added to the weights, for
     gradients. `rotations` are what was rotated for this call, before and after, in the family's own shapes.
 
-    A state layer (`state`) has no q and k, and its weights may be negative; `mean` says that each channel has a matrix of
-    its own, and that the weights are means of a head's channels, so they do not make `out` of v.
+    A layer without softmax says in `state` what it is. It has no q and k, and its weights, which may be negative, are
+    computed when they are first read. `mean` says that each channel has a matrix of its own, and that the weights are
+    means of a head's channels, so they do not make `out` of v.
     """
 
     kind: Kind
     layer: int
     module: Any
     name: str
-    weights: Float[Tensor, "B H T S"]
+    given: Tensor | Callable[[], Tensor]  # the weights, or what computes them
     q: Float[Tensor, "B H T D"] | Absent = None  # this and the next three: with_qkv alone
     k: Float[Tensor, "B G S D"] | Absent = None
     v: Float[Tensor, "B G S E"] | Absent = None
@@ -92,8 +94,14 @@ class AttentionCall:
     options: dict[str, Any] = field(default_factory=dict)
     probe: Tensor | None = None
     rotations: list[tuple[Tensor, Tensor]] = field(default_factory=list)
-    state: bool = False
+    state: str = ""
     mean: bool = False
+
+    @property
+    def weights(self) -> Float[Tensor, "B H T S"]:
+        if not isinstance(self.given, Tensor):
+            self.given = self.given().cpu()
+        return self.given
 
     @property
     def replaceable(self) -> Float[Tensor, "B T H E"]:
@@ -115,35 +123,35 @@ class AttentionRecorder:
     calls: list[AttentionCall] = field(default_factory=list)
     hooks: list[Any] = field(default_factory=list)
     rotations: list[tuple[Tensor, Tensor]] = field(default_factory=list)  # since the last call
-    mixer: Any = None  # the module of state layers that runs
+    mixer: Any = None  # the module of a state layer that runs
+    parts: list["StatePart"] = field(default_factory=list)  # its calls so far
 
-    @property
-    def wants_weights(self) -> bool:
-        """Whether weights are looked at: to measure an answer without some heads, they need not be computed."""
-        changes = bool(self.off or self.patches)
-        return self.with_qkv or self.probe or bool(self.uniform) or not changes
-
-    def record(self, module: Any, q: Tensor | None, k: Tensor | None, v: Tensor, mask: Tensor | None, out: Tensor,
-               weights: Tensor, options: dict[str, Any], state: bool = False,
-               mean: bool = False) -> tuple[Tensor, Tensor]:  # fmt: skip
+    def record(self, module: Any, q: Any, k: Any, v: Tensor, mask: Tensor | None, out: Tensor,
+               weights: Tensor | Callable[[], Tensor], options: dict[str, Any], state: str = "",
+               mean: bool = False) -> tuple[Tensor, Any]:  # fmt: skip
         """Record one call; returns the output and the weights that the model continues with."""
+        name, seen, values, kind = self.names.get(id(module), ""), weights, v, cast(Kind, "causal")
+        if isinstance(weights, Tensor):
+            values = repeat_heads(v, weights.shape[1])
+            seen = _less_sink(module, values, out, weights)
+            kind = kind_of(name, module, seen, mask)
         # Differential attention calls twice a layer, once for each half of the values.
-        twice, values = hasattr(module, "lambda_init"), repeat_heads(v, weights.shape[1])
+        twice = hasattr(module, "lambda_init")
         repeated = twice and bool(self.calls) and self.calls[-1].module is module
         if not repeated:
-            name, seen = self.names.get(id(module), ""), _less_sink(module, values, out, weights)
-            kind = "causal" if state else kind_of(name, module, seen, mask)
+            layer, probe = sum(call.kind == kind for call in self.calls), None
+            if self.probe and not mean:
+                sizes = (len(out), out.shape[2], out.shape[1], values.shape[2])
+                probe = values.new_zeros(sizes, requires_grad=True)
             self.calls.append(
                 AttentionCall(
                     kind,
-                    sum(call.kind == kind for call in self.calls),
+                    layer,
                     module,
                     name,
                     seen,
                     mask=mask,
-                    probe=torch.zeros_like(seen, requires_grad=True)
-                    if self.probe and not mean
-                    else None,
+                    probe=probe,
                     state=state,
                     mean=mean,
                 )
@@ -154,8 +162,9 @@ class AttentionRecorder:
             out = out + (call.probe @ values).transpose(1, 2)
         key = (call.kind, call.layer)
         if heads := [head for *layer, head in self.uniform if tuple(layer) == key]:
-            mean = (_make_uniform(weights, mask, call.kind) @ values).transpose(1, 2)
-            out = out + (mean - out) * _head_mask(out, heads)
+            rows = weights if isinstance(weights, Tensor) else call.weights.to(values)
+            even = (_make_uniform(rows, mask, call.kind) @ values).transpose(1, 2)
+            out = out + (even + options.get("carried", 0) - out) * _head_mask(out, heads)
         changes = any(one[:2] == key for one in self.off) or any(
             one[1:3] == key for one in self.patches
         )
@@ -194,7 +203,9 @@ class AttentionRecorder:
         if heads.shape[:2] == turned.shape[:2] and torch.equal(heads, turned.reshape(heads.shape)):
             call.gated = self._changed((call.kind, call.layer), out)
             return (call.gated.transpose(0, 1).reshape(heads.shape), *inputs[1:])
-        call.gated = self._changed((call.kind, call.layer), heads.reshape(-1, *out.shape[1:]))
+        # A short convolution with a cache gives more rows than the layer keeps.
+        shape = (heads.shape[1], *out.shape[2:]) if call.state else out.shape[1:]
+        call.gated = self._changed((call.kind, call.layer), heads.reshape(-1, *shape))
         return (call.gated.reshape(heads.shape), *inputs[1:])
 
     def _changed(self, key: tuple[str, int], out: Float[Tensor, "B T H E"],
@@ -245,7 +256,7 @@ def record_attention(model: Any, with_qkv: bool = False, off: HeadSet = NO_HEADS
                 module.register_forward_pre_hook(partial(_run_mixer, recorder), with_kwargs=True),
                 module.register_forward_hook(partial(_leave_mixer, recorder)),
             ]
-            if type(module).__name__.endswith(LIGHTNING):
+            if type(module).__name__.endswith(OWN_STATE):
                 recorder.hooks += _lightning_hooks(recorder, module)
     recorder.hooks += own_code
     token = _RECORDER.set(recorder)
@@ -528,28 +539,30 @@ def recorded_rotation(function: Callable[..., Any], *values: Any, **options: Any
 # Layers without softmax: their functions are wrapped when a model is loaded, as rotations are.
 
 
-LIGHTNING = "LightningAttention"  # its code is no function, so its matrix is computed from q, k and decay
+OWN_STATE = (
+    "LightningAttention"  # its code is no function, so its matrix is computed from q, k and decay
+)
 
 
 @cache
 def state_kernels(kind: type) -> frozenset[str]:
-    """The names of the functions of `KERNELS` in the code of a class, or of the class itself.
+    """The names of `KERNELS` in the code of a class.
 
     A convolution before another of these functions, or before attention, is no layer.
     """
     if not issubclass(kind, torch.nn.Module) or kind is torch.nn.Module:
         return frozenset()
     names = {name for method in _methods(kind) for name in method.__code__.co_names}
-    called = {name for name in names if name in KERNELS} | {kind.__name__} & {*KERNELS}
-    if kind.__name__.endswith(LIGHTNING):
-        called.add(LIGHTNING)
-    convolves = all(KERNELS.get(name) is CONVOLUTION for name in called)
-    return frozenset() if convolves and not kind.__name__.endswith("ShortConv") else frozenset(called)
+    called = {name for name in names if name in KERNELS}
+    if kind.__name__.endswith(OWN_STATE):
+        called.add(OWN_STATE)
+    own = {name for name in called if name == OWN_STATE or KERNELS[name].name != CONVOLUTION.name}
+    return frozenset(called if own or kind.__name__.endswith("ShortConv") else ())
 
 
 def _run_mixer(recorder: AttentionRecorder, module: Any, args: Any, options: Any) -> None:
     if _RECORDER.get() is recorder:
-        recorder.mixer = module
+        recorder.mixer, recorder.parts = module, []
 
 
 def _leave_mixer(recorder: AttentionRecorder, module: Any, args: Any, output: Any) -> None:
@@ -557,31 +570,68 @@ def _leave_mixer(recorder: AttentionRecorder, module: Any, args: Any, output: An
         recorder.mixer = None
 
 
-def recorded_state(function: Callable[..., Any], kernel: Kernel, *values: Any, **options: Any) -> Any:
+@dataclass(eq=False)
+class StatePart:
+    """One call of a state layer's function, what computes its weights, and the result that the layer goes on with."""
+
+    v: Float[Tensor, "B H S E"]
+    out: Float[Tensor, "B T H E"]
+    carried: Float[Tensor, "B T H E"]
+    weights: Callable[[], Tensor]
+    gated: Callable[[Tensor], Tensor]
+    result: Tensor
+
+
+def recorded_state(
+    function: Callable[..., Any], kernel: Kernel, *values: Any, **options: Any
+) -> Any:
     """What a state layer's function gives, recorded where a recorder is active; a gate is applied after that."""
     recorder = _RECORDER.get()
     mixer = None if recorder is None else recorder.mixer
-    name = getattr(function, "__name__", "forward")
-    if recorder is None or mixer is None or name not in state_kernels(type(mixer)) | {"forward"}:
-        return function(*values, **options)
-    if kernel is CONVOLUTION and len(state_kernels(type(mixer))) > 1:  # before another
+    # A convolution before another function is no matrix of the layer's own
+    if (
+        recorder is None
+        or mixer is None
+        or (kernel.name == CONVOLUTION.name and not type(mixer).__name__.endswith("ShortConv"))
+    ):
         return function(*values, **options)
     given = signature_of(function).bind(*values, **options)
-    gate = given.arguments.pop(kernel.gate, None)
-    entered, groups = given.arguments[kernel.values], groups_of(kernel, given.arguments[kernel.values])
-    v = by_heads(entered, kernel.axes, groups).transpose(1, 2)
-    weights = v.new_zeros(1).expand(*v.shape[:3], v.shape[2])
-    more = dict[str, Any]()
-    if recorder.wants_weights:
-        weights = state_matrix(function, kernel, given, groups)
-        if kernel.state in given.arguments or kernel.constant in given.arguments:
-            more["carried"] = by_heads(carried(function, kernel, given), kernel.axes, groups)
+    gate, entered = given.arguments.pop(kernel.gate, None), given.arguments[kernel.values]
+    calls = getattr(mixer, "n_mamba_heads", 1) if kernel.by_channel else 1  # one for each, in Zamba
+    heads = partial(by_heads, axes=kernel.axes, groups=groups_of(kernel, entered, calls))
+    before = torch.zeros_like(entered)
+    if recorder.with_qkv or recorder.uniform:  # ahead of a step, which changes the state in place
+        before = carried(function, kernel, given)
     result = function(*given.args, **given.kwargs)
-    out = by_heads(first(result), kernel.axes, groups)
-    out, _ = recorder.record(mixer, None, None, v, None, out, weights, more, True, kernel.by_channel)
-    changed = as_given(out, kernel.axes)
-    changed = changed if gate is None else changed * torch.nn.functional.silu(gate)
-    return (changed, *result[1:]) if isinstance(result, tuple) else changed
+
+    def gated(out: Tensor) -> Tensor:
+        changed = as_given(out, kernel.axes)
+        return changed if gate is None else changed * torch.nn.functional.silu(gate)
+
+    out = heads(first(result))
+    weights = partial(state_matrix, function, kernel, given, out.shape[2])
+    part = StatePart(heads(entered).transpose(1, 2), out, heads(before), weights, gated, gated(out))
+    parts = recorder.parts = [*recorder.parts, part]
+    if len(parts) == calls:
+        out, _ = recorder.record(
+            mixer,
+            None,
+            None,
+            torch.cat([one.v for one in parts], 1),
+            None,
+            torch.cat([one.out for one in parts], 2),
+            lambda: torch.cat([one.weights() for one in parts], 1),
+            {"carried": torch.cat([one.carried for one in parts], 2)},
+            kernel.name,
+            kernel.by_channel,
+        )
+        *earlier, last = out.chunk(calls, 2)
+        part.result = gated(last)
+        for one, changed in zip(
+            parts, earlier, strict=False
+        ):  # whose results the layer has already
+            one.result.copy_(one.gated(changed))
+    return (part.result, *result[1:]) if isinstance(result, tuple) else part.result
 
 
 def _lightning_hooks(recorder: AttentionRecorder, module: Any) -> list[Any]:
@@ -592,20 +642,30 @@ def _lightning_hooks(recorder: AttentionRecorder, module: Any) -> list[Any]:
         if _RECORDER.get() is not recorder:
             return inputs
         sizes = (module.num_attention_heads, -1)
-        qkv = module.act_fn(seen.pop("projected")) * seen.pop("mask")
+        qkv = module.act_fn(seen["projected"]) * seen["mask"]
         q, k, v = qkv.unflatten(-1, sizes).transpose(1, 2).chunk(3, -1)
-        weights = decayed_products(q, k, module.slope_rate)
-        out = inputs[0].unflatten(-1, sizes)
-        out, _ = recorder.record(module, None, None, v, None, out, weights, {}, True)
+        weights = partial(decayed_products, q, k, module.slope_rate)
+        out, options = inputs[0].unflatten(-1, sizes), dict[str, Any]()
+        if seen["past"] is not None:
+            ages = torch.arange(1, out.shape[1] + 1, device=out.device)[:, None]
+            read = (q * torch.exp(-module.slope_rate * ages)) @ seen["past"]
+            options["carried"] = read.transpose(1, 2)
+        out, _ = recorder.record(module, None, None, v, None, out, weights, options, LIGHTNING)
         return (out.flatten(-2),)
 
-    def masked(_: Any, args: Any, options: dict[str, Any]) -> None:
-        mask = options.get("attention_mask")
-        seen["mask"] = 1 if mask is None or mask.ndim != 2 else mask[:, :, None]
+    def called(_: Any, args: Any, options: dict[str, Any]) -> None:
+        mask, cache = options.get("attention_mask"), options.get("cache")
+        if _RECORDER.get() is recorder:
+            seen["mask"] = 1 if mask is None or mask.ndim != 2 else mask[:, :, None]
+            seen["past"] = None if cache is None else cache.get_linear_cache(module.layer_idx)
+
+    def projected(_: Any, args: Any, output: Tensor) -> None:
+        if _RECORDER.get() is recorder:
+            seen["projected"] = output
 
     return [
-        module.register_forward_pre_hook(masked, with_kwargs=True),
-        module.qkv_proj.register_forward_hook(lambda _, args, out: seen.update(projected=out)),
+        module.register_forward_pre_hook(called, with_kwargs=True),
+        module.qkv_proj.register_forward_hook(projected),
         module.norm.register_forward_pre_hook(enter),
     ]
 

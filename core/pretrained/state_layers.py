@@ -10,8 +10,9 @@ one of its own, and the matrices that are drawn are the means of groups of neigh
 """
 
 import inspect
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -27,11 +28,12 @@ UNITS = 2**24  # numbers of the states of one call with unit vectors: 64 MB
 class Kernel:
     """A function of the library that is linear in one argument.
 
-    `axes` are those of `values`: b row, t time, h head, d dimension of a head, c channel with a matrix of its own. `state` is
-    the argument with what earlier calls left, `gate` one that multiplies the result by its SiLU, `constant` one that is
-    added to it.
+    `name` says what the layer is. `axes` are those of `values`: b row, t time, h head, d dimension of a head, c channel with
+    a matrix of its own. `state` is the argument with what earlier calls left, with its axes after a colon (of several the
+    first is linear in the values), `gate` one that multiplies the result by its SiLU, `constant` one that is added to it.
     """
 
+    name: str
     values: str
     axes: str
     state: str = ""
@@ -43,8 +45,13 @@ class Kernel:
         return "c" in self.axes
 
 
-DELTA = Kernel("value", "bthd", "initial_state")
-CONVOLUTION = Kernel("hidden_states", "bct", constant="bias")
+DELTA = Kernel("a gated delta rule", "value", "bthd", "initial_state:bhkd")
+CONVOLUTION = Kernel("a short convolution", "hidden_states", "bct", constant="bias")
+MAMBA, MAMBA2 = (f"a selective state space ({name})" for name in ("Mamba", "Mamba-2"))
+LIGHTNING = (
+    "lightning attention, which is linear"  # its code is no function: see `decayed_products`
+)
+SCAN = "mamba_selective_scan"
 # By the names of the library's functions, of a method and of the forward pass of a module.
 KERNELS: Mapping[str, Kernel] = {
     **dict.fromkeys(
@@ -56,14 +63,15 @@ KERNELS: Mapping[str, Kernel] = {
         ),
         DELTA,
     ),
-    "mamba2_chunk_scan": Kernel("hidden_states", "bthd", "initial_states"),
-    "mamba2_selective_state_update": Kernel("hidden_states", "bhd", "state", "z"),
-    "mamba_selective_scan": Kernel("hidden_states", "bct", gate="z"),
-    "mamba_selective_state_update": Kernel("hidden_states", "bc", "state", "z"),
-    "rwkv_linear_attention": Kernel("value", "btc", "state"),
-    "_rnn_scan": Kernel("hidden_states", "btc", "recurrent_states"),
-    "xLSTMBackend": Kernel("value", "bhtd", "c_initial"),
+    "mamba2_chunk_scan": Kernel(MAMBA2, "hidden_states", "bthd", "initial_states:bhdn"),
+    "mamba2_selective_state_update": Kernel(MAMBA2, "hidden_states", "bhd", "state:bhdn", "z"),
+    SCAN: Kernel(MAMBA, "hidden_states", "bct", gate="z"),
+    "mamba_selective_state_update": Kernel(MAMBA, "hidden_states", "bc", "state:bcn", "z"),
+    "rwkv_linear_attention": Kernel("a decaying average (RWKV)", "value", "btc", "state:bc"),
+    "_rnn_scan": Kernel("a gated linear recurrence", "hidden_states", "btc", "recurrent_states:bc"),
+    "xLSTMBackend": Kernel("a matrix memory (mLSTM)", "value", "bhtd", "c_initial:bhkd"),
     "causal_conv1d_fn": CONVOLUTION,
+    "causal_conv1d_update": replace(CONVOLUTION, state="conv_state:bck"),
 }
 
 
@@ -87,12 +95,12 @@ def as_given(heads: Float[Tensor, "B T H E"], axes: str) -> Tensor:
     return torch.einsum(f"{names}->{axes}", heads)
 
 
-def groups_of(kernel: Kernel, values: Tensor) -> int:
-    """The number of groups of neighbouring channels: at most 8, of one size."""
+def groups_of(kernel: Kernel, values: Tensor, calls: int = 1) -> int:
+    """The number of groups of neighbouring channels, all of one size: at most 8 in the calls of one layer."""
     if not kernel.by_channel:
         return 1
     channels = values.shape[kernel.axes.index("c")]
-    return next(count for count in range(MAX_GROUPS, 0, -1) if channels % count == 0)
+    return next(count for count in range(MAX_GROUPS // calls, 0, -1) if channels % count == 0)
 
 
 @torch.no_grad()
@@ -109,8 +117,10 @@ def state_matrix(
     """
     values, axes = given.arguments[kernel.values], kernel.axes
     rows, time, *sizes = by_heads(values, axes).shape
+    if groups and function.__name__ == SCAN:
+        return scan_matrix(**{name: given.arguments.get(name) for name in SCANNED}, groups=groups)
     eye = torch.eye(time, dtype=values.dtype, device=values.device)
-    per_unit = values.numel() * (16 if kernel.by_channel else 1) // (1 if kernel.by_channel else sizes[1])
+    per_unit = values.numel() // (1 if kernel.by_channel else sizes[1])
     blocks = []
     for units in eye.split(max(1, UNITS // per_unit)):
         if kernel.by_channel:  # a row of the batch for each unit vector
@@ -118,21 +128,64 @@ def state_matrix(
             result = _call(function, kernel, given, as_given(wide, axes), len(units))
             block = by_heads(result, axes, groups or sizes[1]).unflatten(0, (-1, rows)).mean(-1)
             blocks.append(block.permute(1, 3, 2, 0))
-        else:  # a dimension of the values for each
-            wide = units.mT[None, :, None].expand(rows, -1, sizes[0], -1)
+        else:  # a dimension of the values for each; of one step all dimensions
+            width = len(units) if "t" in axes else sizes[1]
+            wide = units.mT[None, :, None].expand(rows, -1, sizes[0], width)
             result = by_heads(_call(function, kernel, given, as_given(wide, axes)), axes)
-            blocks.append(result.transpose(1, 2))
+            blocks.append(result.transpose(1, 2)[..., : len(units)])
     return torch.cat(blocks, -1)
+
+
+SCANNED = ("dt", "A", "B", "C", "D", "delta_bias", "delta_softplus")  # its arguments in the library
+
+
+def scan_matrix(
+    dt: Float[Tensor, "B C T"],
+    A: Float[Tensor, "C N"],
+    B: Float[Tensor, "B N T"],
+    C: Float[Tensor, "B N T"],
+    D: Float[Tensor, " C"] | None,
+    delta_bias: Float[Tensor, " C"] | None,
+    delta_softplus: bool,
+    groups: int,
+) -> Float[Tensor, "B H T T"]:
+    """The matrix of Mamba's selective scan, a mean over each group of channels: Σ_n C_t exp(A (S_t − S_s)) Δ_s B_s.
+
+    S is the sum of Δ so far. Gu and Dao 2023, equations 2 to 4. One call with unit vectors a token would take minutes:
+    here a block of queries reads all keys before it by one product, as exp(A (S_t − S_0)) · exp(A (S_0 − S_s)).
+    """
+    dt = dt if delta_bias is None else dt + delta_bias[:, None]
+    dt = torch.nn.functional.softplus(dt) if delta_softplus else dt
+    total = dt.double().cumsum(-1)[:, :, None]  # (B, C, 1, T); differences of long sums
+    given, read = dt[:, :, None] * B[:, None], C[:, None]  # (B, C, N, T), (B, 1, N, T)
+    rates, time = A[:, :, None], dt.shape[-1]
+    block = max(4, math.isqrt(time // 2))  # then both parts cost the same
+    matrix = dt.new_zeros(len(dt), groups, time, time)
+    for start in range(0, time, block):
+        here, past = slice(start, start + block), slice(0, start)
+        first = total[..., start, None]
+        left = read[..., here] * torch.exp(rates * (total[..., here] - first).to(rates))
+        right = given[..., past] * torch.exp(rates * (first - total[..., past]).to(rates))
+        left, right = (one.unflatten(1, (groups, -1)).flatten(2, 3) for one in (left, right))
+        matrix[:, :, here, past] = left.mT @ right
+        apart = (total[..., here, None] - total[..., None, here]).clamp(min=0).to(rates)
+        inside = torch.exp(rates[..., None] * apart) * given[..., None, here]
+        inside = torch.einsum("bcnts,bznt->bcts", inside, read[..., here]).tril()
+        matrix[:, :, here, here] = inside.unflatten(1, (groups, -1)).sum(2)
+    matrix /= dt.shape[1] // groups
+    if D is not None:
+        matrix.diagonal(0, -2, -1).add_(D.unflatten(0, (groups, -1)).mean(-1)[:, None])
+    return matrix
 
 
 @torch.no_grad()
 def carried(function: Callable[..., Any], kernel: Kernel, given: inspect.BoundArguments) -> Tensor:
     """What the result has beside matrix times values: of the state that earlier calls left, and of a constant."""
-    zeros, kept = torch.zeros_like(given.arguments[kernel.values]), given.arguments.get(kernel.state)
     again = inspect.BoundArguments(given.signature, dict(given.arguments))  # type: ignore[arg-type]
-    again.arguments[kernel.values] = zeros
-    if isinstance(kept, Tensor):  # a step changes it in place
-        again.arguments[kernel.state] = kept.clone()
+    again.arguments[kernel.values] = torch.zeros_like(given.arguments[kernel.values])
+    name = kernel.state.partition(":")[0]
+    if isinstance(state := given.arguments.get(name), Tensor):  # a step changes it in place
+        again.arguments[name] = state.clone()
     return first(function(*again.args, **again.kwargs))
 
 
@@ -160,12 +213,22 @@ def _call(
     if times > 1:
         rows = given.arguments[kernel.values].shape[0]
         for name, value in again.arguments.items():
-            if isinstance(value, Tensor) and value.ndim >= min(3, len(kernel.axes)) and len(value) == rows:
+            if (
+                isinstance(value, Tensor)
+                and value.ndim >= min(3, len(kernel.axes))
+                and len(value) == rows
+            ):
                 again.arguments[name] = value.repeat(times, *[1] * (value.ndim - 1))
-    if kernel.state in again.arguments:
-        kept = again.arguments[kernel.state]
-        step = isinstance(kept, Tensor) and "t" not in kernel.axes
-        again.arguments[kernel.state] = torch.zeros_like(kept) if step else None
+    name, _, axes = kernel.state.partition(":")
+    if (state := given.arguments.get(name)) is not None:
+        linear, *others = state if isinstance(state, tuple | list) else (state,)
+        sizes = (
+            values.shape[-1] if axis == "d" else size
+            for axis, size in zip(axes[1:], linear.shape[1:], strict=True)
+        )
+        others = [one.repeat(times, *[1] * (one.ndim - 1)) for one in others]
+        empty = linear.new_zeros(len(values), *sizes)
+        again.arguments[name] = [empty, *others] if others else empty
     again.arguments[kernel.values] = values.contiguous()
     return first(function(*again.args, **again.kwargs))
 

@@ -1,0 +1,256 @@
+"""Layers without softmax: their matrices against the outputs of the library's own functions, and what changes them."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+
+import torch
+from transformers import DynamicCache
+
+from core.pretrained.attention_recorder import record_attention
+from core.pretrained.state_layers import KERNELS, SCAN, carried, signature_of, state_matrix
+from tests.cases import each
+from tests.pretrained.test_attention_recorder import built
+from tests.tiny_models import uneven
+
+FAMILIES = (
+    *("qwen3_next", "qwen3_5_text", "olmo_hybrid", "qwen4_exp_text", "lara_mini", "kimi_linear"),
+    *("bailing_hybrid", "glm5_next_text", "bamba", "falcon_h1", "granitemoehybrid", "nemotron_h"),
+    *("zamba2", "mamba2", "jamba", "zamba", "mamba", "falcon_mamba", "minimax", "recurrent_gemma"),
+    *("rwkv", "xlstm", "lfm2", "lfm2_moe", "lfm3", "qwen3_5_moe_text", "qwen3_5"),
+)
+
+
+CACHES = ("cache", "past_key_values", "cache_params", "state")
+
+
+@cache
+def model_of(family):
+    pretrained = built(family)
+    torch.manual_seed(1)
+    uneven(pretrained.model)
+    return pretrained
+
+
+def error(call):
+    """How far matrix × values is from the layer's own output, as a share of its size."""
+    out = call.out
+    assert call.weights.shape == (len(out), out.shape[2], out.shape[1], call.v.shape[2])
+    made = (call.weights @ call.v).transpose(1, 2) + call.options.get("carried", 0)
+    if call.mean:  # of each channel by itself: `checked`
+        return 0.0
+    return float((made - out).abs().max() / out.abs().max().clamp(min=1e-3))
+
+
+def checked(monkeypatch):
+    """Compare each function that gives every channel a matrix of its own, channel by channel, while models run."""
+    from core.pretrained import attention_recorder as recorder
+
+    errors = []
+
+    def compare(function, kernel, given):
+        before = carried(function, kernel, given)
+        if kernel.by_channel:
+            state = given.arguments.get(kernel.state)
+            again = signature_of(function).bind(*given.args, **given.kwargs)
+            if isinstance(state, torch.Tensor):
+                again.arguments[kernel.state] = state.clone()
+            values = given.arguments[kernel.values]
+            axes = kernel.axes if "t" in kernel.axes else "bct"
+            values = values if "t" in kernel.axes else values[..., None]
+            matrix = state_matrix(function, kernel, again)
+            result = function(*again.args, **again.kwargs)
+            out = result[0] if isinstance(result, tuple) else result
+            out, was = (one if "t" in kernel.axes else one[..., None] for one in (out, before))
+            made = torch.einsum(
+                f"bcij,{axes.replace('t', 'j')}->{axes.replace('t', 'i')}", matrix, values
+            )
+            errors.append(float((made + was - out).abs().max() / out.abs().max().clamp(min=1e-3)))
+        return before
+
+    monkeypatch.setattr(recorder, "carried", compare)
+    return errors
+
+
+def batch_of(rows, time, padding=0):
+    ids = torch.randint(5, 100, (rows, time), generator=torch.Generator().manual_seed(time))
+    mask = torch.ones_like(ids)
+    mask[-1, :padding] = 0
+    return {"input_ids": ids, "attention_mask": mask}
+
+
+@each("family", FAMILIES)
+def test_matrix_times_values_is_the_layer_s_output(family, monkeypatch):
+    pretrained, errors = model_of(family), checked(monkeypatch)
+    model = pretrained.model
+    for batch in (batch_of(1, 7), batch_of(2, 70, padding=3)):
+        with record_attention(model, with_qkv=True) as recorder, torch.no_grad():
+            model(**batch)
+        states = [call for call in recorder.calls if call.state]
+        assert states
+        errors += map(error, states)
+        assert all(not call.weights.triu(1).any() for call in states)
+    assert max(errors) < 1e-5
+
+
+@each("family", FAMILIES)
+def test_with_a_cache_the_state_is_carried(family, monkeypatch):
+    errors, model = checked(monkeypatch), model_of(family).model
+    ids, mask = batch_of(2, 12).values()
+    cache = {"cache": DynamicCache(config=model.config)} if family == "recurrent_gemma" else {}
+    with torch.no_grad():
+        past = model(input_ids=ids[:, :9], attention_mask=mask[:, :9], use_cache=True, **cache)
+        name = next((key for key in CACHES if key in past), None)
+        for stop in (10, 11):
+            more = {"input_ids": ids[:, stop - 1 : stop], "attention_mask": mask[:, :stop]}
+            cache = {name: past[name]} if name else cache
+            with record_attention(model, with_qkv=True) as recorder:
+                past = model(**more, **cache, use_cache=True)
+            errors += [error(call) for call in recorder.calls if call.state]
+    assert errors and max(errors) < 1e-5
+
+
+@each("family", FAMILIES)
+def test_recording_changes_no_bit_and_heads_can_be_replaced(family):
+    model, batch = model_of(family).model, batch_of(1, 9)
+
+    def run(**changes):
+        with record_attention(model, **changes) as recorder, torch.no_grad():
+            return logits(model(**batch, use_cache=False)), recorder
+
+    with torch.no_grad():
+        expected = logits(model(**batch, use_cache=False))
+    plain, recorder = run(with_qkv=True)
+    assert torch.equal(plain, expected) and torch.equal(run()[0], expected)
+    call = [one for one in recorder.calls if one.state][-1]
+    key, head = (call.kind, call.layer), call.out.shape[2] - 1
+    assert torch.equal(run(patches=[(0, *key, head, call.gated[0])])[0], expected)
+    # By hand: what W_O gets of this head becomes zero, or another's.
+    size = call.gated.shape[-1]
+    here = slice(head * size, (head + 1) * size)
+    other = torch.randn_like(call.gated[0])
+
+    def by_hand(values, here=here):
+        def replaced(module, inputs):
+            heads = inputs[0].clone()
+            heads[..., here] = values
+            return (heads,)
+
+        handle = call.output.register_forward_pre_hook(replaced)
+        try:
+            return run()[0]
+        finally:
+            handle.remove()
+
+    without = run(off=frozenset({(*key, head)}))[0]
+    torch.testing.assert_close(without, by_hand(0.0), rtol=1e-4, atol=1e-5)
+    replaced = run(patches=[(0, *key, head, other)])[0]
+    torch.testing.assert_close(replaced, by_hand(other[:, head]), rtol=1e-4, atol=1e-5)
+    assert not torch.allclose(without, expected, atol=1e-6)
+    # Equal weights of the same sum, and what no value gives.
+    uniform, changed = run(uniform=frozenset({(*key, head)}), with_qkv=True)
+    now, rows = changed.calls[recorder.calls.index(call)], call.weights[0, head].sum(-1)
+    even = torch.ones(9, 9).tril() / torch.arange(1, 10)[:, None] * rows[:, None]
+    carried = call.options["carried"][0, :, head] if "carried" in call.options else 0
+    made = even @ call.v[0, head] + carried
+    torch.testing.assert_close(now.out[0, :, head], made, rtol=1e-4, atol=1e-5)
+    # A norm of all heads may follow
+    all_heads = by_hand(now.gated[0].flatten(1), slice(None))
+    torch.testing.assert_close(uniform, all_heads, rtol=1e-4, atol=1e-5)
+
+
+def logits(output):
+    return output.logits if hasattr(output, "logits") else output.last_hidden_state
+
+
+def test_two_threads_on_one_model_see_their_own_state_layers():
+    for family in ("minimax", "qwen3_next", "zamba"):
+        model, meet = model_of(family).model, threading.Barrier(2)
+        batches = batch_of(1, 9), batch_of(1, 10)
+
+        def watch(batch, model=model, meet=meet):
+            with record_attention(model, with_qkv=True) as alone, torch.no_grad():
+                model(**batch)
+            with record_attention(model, with_qkv=True) as recorder, torch.no_grad():
+                meet.wait()
+                for _ in range(5):
+                    recorder.calls.clear()
+                    model(**batch)
+                    for one, other in zip(recorder.calls, alone.calls, strict=True):
+                        assert torch.equal(one.weights, other.weights) and one.name == other.name
+
+        with ThreadPoolExecutor(2) as threads:
+            list(threads.map(watch, batches))
+
+
+def test_a_watched_state_model_stays_as_it_was():
+    for family in ("jamba", "minimax", "recurrent_gemma", "xlstm"):
+        model = model_of(family).model
+        inside = {name: set(vars(module)) for name, module in model.named_modules()}
+        with record_attention(model, with_qkv=True), torch.no_grad():
+            model(**batch_of(1, 5), use_cache=False)
+        assert inside == {name: set(vars(module)) for name, module in model.named_modules()}
+        hooks = (one._forward_hooks or one._forward_pre_hooks for one in model.modules())
+        assert not any(hooks)
+
+
+def test_a_scan_s_mean_matrix_is_the_mean_of_its_channels():
+    home = model_of("mamba")
+    function = vars(__import__(type(home.model).__module__, fromlist=["x"]))[SCAN].args[0]
+    torch.manual_seed(2)
+    for time in (1, 5, 40):
+        given = signature_of(function).bind(
+            torch.randn(2, 8, time),
+            torch.randn(2, 8, time),
+            -5 * torch.rand(8, 3),
+            torch.randn(2, 3, time),
+            torch.randn(2, 3, time),
+            D=torch.randn(8),
+            delta_bias=torch.randn(8),
+            delta_softplus=True,
+        )
+        each_channel = state_matrix(function, KERNELS[SCAN], given)
+        means = state_matrix(function, KERNELS[SCAN], given, 4)
+        expected = each_channel.unflatten(1, (4, 2)).mean(2)
+        torch.testing.assert_close(means, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_three_tokens_of_a_delta_rule_and_of_mamba_by_hand():
+    # Gated delta rule: S_t = a_t (I − b_t k_t k_tᵀ) S_{t−1} + b_t k_t v_tᵀ; o_t = S_tᵀ q_t. Yang et al. 2024, equation 10.
+    modeling = __import__(type(model_of("qwen3_next").model).__module__, fromlist=["x"])
+    function = modeling.torch_chunk_gated_delta_rule.args[0]
+    torch.manual_seed(0)
+    q, k, v = torch.nn.functional.normalize(torch.randn(3, 1, 3, 1, 4), dim=-1)
+    a, b = torch.tensor([0.9, 0.5, 0.8]), torch.tensor([0.7, 0.6, 0.3])
+    given = signature_of(function).bind(q, k, v, g=a.log()[None, :, None], beta=b[None, :, None])
+    matrix = state_matrix(function, KERNELS["torch_chunk_gated_delta_rule"], given)[0, 0]
+    (k1, k2, k3), rows = k[0, :, 0], q[0, :, 0] / 2  # the function scales queries by 1/√D
+    removed = [torch.eye(4) - b[i] * torch.outer(key, key) for i, key in enumerate((k1, k2, k3))]
+    states = [
+        [b[0] * k1],
+        [a[1] * removed[1] @ (b[0] * k1), b[1] * k2],
+        [
+            a[2] * removed[2] @ (a[1] * removed[1] @ (b[0] * k1)),
+            a[2] * removed[2] @ (b[1] * k2),
+            b[2] * k3,
+        ],
+    ]
+    expected = torch.zeros(3, 3)
+    for t, keys in enumerate(states):
+        expected[t, : t + 1] = torch.stack([rows[t] @ key for key in keys])
+    torch.testing.assert_close(matrix, expected, rtol=1e-4, atol=1e-5)
+    assert (matrix < 0).any() and not torch.allclose(matrix.sum(-1), torch.ones(3), atol=0.1)
+    # Mamba-2: C_t · B_s Δ_s exp(A Σ_{s<i≤t} Δ_i), and D on the diagonal. Dao and Gu 2024, section 3.
+    modeling = __import__(type(model_of("mamba2").model).__module__, fromlist=["x"])
+    function = modeling.mamba2_chunk_scan.args[0]
+    x, dt, rate = torch.randn(1, 3, 1, 2), torch.tensor([0.5, 0.2, 1.0]), -0.7
+    into, out = torch.randn(2, 1, 3, 1, 4)
+    given = signature_of(function).bind(
+        x, dt[None, :, None], torch.tensor([rate]), into, out, chunk_size=2, D=torch.tensor([0.3])
+    )
+    matrix = state_matrix(function, KERNELS["mamba2_chunk_scan"], given)[0, 0]
+    for t in range(3):
+        for s in range(t + 1):
+            decay = torch.exp(rate * dt[s + 1 : t + 1].sum())
+            cell = out[0, t, 0] @ into[0, s, 0] * dt[s] * decay + 0.3 * (s == t)
+            torch.testing.assert_close(matrix[t, s], cell, rtol=1e-4, atol=1e-5)
