@@ -98,16 +98,18 @@ NormCalls = list[tuple[Any, Tensor, Tensor]]
 
 
 def read_heads(pretrained: Pretrained) -> tuple[HeadMatrices, ...]:
-    """The matrices of each attention in the order in which they run.
+    """The matrices of each attention in the order in which they run; layers without softmax have none such.
 
     PretrainedError where a layer's values are no linear map of its input, or its W_O was not found.
     """
     batch = blank_batch(pretrained)
-    _, whole = forward(pretrained, batch, with_qkv=True)
-    modules = [call.module for call in whole.calls]
+    _, recorder = forward(pretrained, batch, with_qkv=True)
+    whole = [call for call in recorder.calls if not call.state]
+    modules = [call.module for call in whole]
+    numbers = numbers_by_layer(pretrained.model, recorder.calls)
     reject_if(
         not modules,
-        f"{pretrained.name} has no layer whose matrices can be read. Take a model such as BERT, "
+        f"{pretrained.name} has no attention whose matrices can be read. Take a model such as BERT, "
         "GPT-2 or Llama.",
     )
     reject_if(
@@ -128,7 +130,8 @@ def read_heads(pretrained: Pretrained) -> tuple[HeadMatrices, ...]:
             hooks=_probes(pretrained.model, modules, norms, inputs, outputs),
         )
         # XLNet's and FSMT's states have the tokens before the rows of the batch; Inkling 2 has other states for keys
-        single = [call for call in recorder.calls if 1 in map(len, (call.q, call.k, call.v))]
+        calls = [call for call in recorder.calls if not call.state]
+        single = [call for call in calls if 1 in map(len, (call.q, call.k, call.v))]
         reject_if(single, "not a row for each state")
     except PretrainedError as error:
         raise PretrainedError(
@@ -136,7 +139,6 @@ def read_heads(pretrained: Pretrained) -> tuple[HeadMatrices, ...]:
             "before the rows of a batch, so its matrices cannot be read from unit vectors. Take a "
             "model such as BERT, GPT-2 or Llama."
         ) from error
-    numbers = numbers_by_layer(pretrained.model, whole.calls)
     return tuple(
         _matrices(
             pretrained,
@@ -146,9 +148,7 @@ def read_heads(pretrained: Pretrained) -> tuple[HeadMatrices, ...]:
             states,
             output,
         )
-        for call, one, states, output in zip(
-            recorder.calls, whole.calls, inputs, outputs, strict=True
-        )
+        for call, one, states, output in zip(calls, whole, inputs, outputs, strict=True)
     )
 
 

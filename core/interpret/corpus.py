@@ -8,7 +8,7 @@ import csv
 import json
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from functools import cache, cached_property
@@ -213,7 +213,7 @@ def measure_text(reading: Reading, kind: Kind) -> tuple[Float[np.ndarray, "M L H
     for measure in MEASURES:
         if measure.rows is not None and text.ordinary.any():
             values[INDEX[measure.key]] = stack_layers(
-                [measure.rows(item.weights, text)[:, text.ordinary].mean(1) for item in maps]
+                [measure.rows(item.shares, text)[:, text.ordinary].mean(1) for item in maps]
             )
     return values, roles
 
@@ -428,7 +428,7 @@ def marked_row(
     Of a measure that has no rows, as the ablation, a row's largest weight.
     """
     item, (line, _) = reading.trace.of(kind).maps[head[0]], reading.lines(kind)
-    text, weights, seen = Text(line), item.weights, item.visible.any(0)
+    text, weights, seen = Text(line), item.shares, item.visible.any(0)
     expected, counts = np.zeros_like(seen), text.ordinary
     if measure.role is None:
         rows = measure.rows(weights, text) if measure.rows else weights.max(-1)
@@ -449,13 +449,13 @@ def marked_row(
 
 @dataclass(frozen=True, eq=False)
 class HeadVectors:
-    """The queries and keys of all layers of a kind, over several texts: one array (H or G, N, D) a layer.
+    """The queries and keys of the layers of a kind that have them, over several texts: an array (H or G, N, D) a layer.
 
     `tokens` are the N tokens, `positions` their places in their texts, and `texts` the number of its text.
     """
 
-    q: tuple[Float[np.ndarray, "H N D"], ...]
-    k: tuple[Float[np.ndarray, "G N D"], ...]
+    q: Mapping[int, Float[np.ndarray, "H N D"]]
+    k: Mapping[int, Float[np.ndarray, "G N D"]]
     tokens: tuple[str, ...]
     positions: Int[np.ndarray, " N"]
     texts: Int[np.ndarray, " N"]
@@ -463,7 +463,11 @@ class HeadVectors:
     def head(
         self, layer: int, head: int
     ) -> tuple[Float[np.ndarray, "N D"], Float[np.ndarray, "N D"]]:
-        """The queries of one head, and the keys that they meet."""
+        """The queries of one head, and the keys that they meet. PretrainedError for a layer without softmax."""
+        reject_if(
+            layer not in self.q,
+            "This layer has no softmax, so it has no queries and keys. Take a head of a layer with attention.",
+        )
         group = head // (len(self.q[layer]) // len(self.k[layer]))
         return self.q[layer][head], self.k[layer][group]
 
@@ -529,7 +533,8 @@ def first_texts(
 
 def text_vectors(pretrained: Pretrained, item: ModelInputs, kind: Kind) -> HeadVectors:
     """The queries and keys of every head on one text. PretrainedError where they are not recorded."""
-    layers = [one for (of, _), one in layer_attentions(pretrained, item).items() if of == kind]
+    attentions = layer_attentions(pretrained, item)
+    layers = {layer: one for (of, layer), one in attentions.items() if of == kind}
     reject_if(
         not layers,
         f"{pretrained.name} has no layer of this kind whose queries and keys can be read.",
@@ -537,7 +542,7 @@ def text_vectors(pretrained: Pretrained, item: ModelInputs, kind: Kind) -> HeadV
     line = encode_source(pretrained, item)[1]
     if kind == "causal":
         line = encode(pretrained, item)[2] or line  # an encoder–decoder may have to generate it
-    q, k = (tuple(to_numpy(getattr(one, name)) for one in layers) for name in "qk")
+    q, k = ({layer: to_numpy(getattr(one, name)) for layer, one in layers.items()} for name in "qk")
     places = np.arange(len(line))
     return HeadVectors(q, k, line.tokens, places, np.zeros_like(places))
 
@@ -545,10 +550,10 @@ def text_vectors(pretrained: Pretrained, item: ModelInputs, kind: Kind) -> HeadV
 def join_vectors(parts: Sequence[HeadVectors]) -> HeadVectors:
     """The vectors of all texts, one text after another."""
     q, k = (
-        tuple(
-            np.concatenate(layer, 1)
-            for layer in zip(*(getattr(part, name) for part in parts), strict=True)
-        )
+        {
+            layer: np.concatenate([getattr(part, name)[layer] for part in parts], 1)
+            for layer in parts[0].q
+        }
         for name in "qk"
     )
     return HeadVectors(

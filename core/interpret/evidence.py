@@ -1,6 +1,6 @@
 """Evidence on what the answer depends on: contributions, gradients, the effect of ablations, and one weight broken down."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -312,12 +312,18 @@ class Contributions:
 
     Norms differ between rows (else T is 1) where a gate or a norm with the row's scale stands before W_O. There are
     none for a layer whose heads have no rows of W_O of their own. `gradients` is empty where there is no gradient, and
-    with `out_of_memory` because computing it takes more memory than is free.
+    with `out_of_memory` because computing it takes more memory than is free. A layer without softmax whose channels have
+    a matrix each has neither: a map is a mean of such matrices.
     """
 
     norms: dict[LayerKey, np.ndarray]
     gradients: dict[LayerKey, np.ndarray]
     out_of_memory: bool = False
+
+    def all_gradients(self, maps: Iterable[AttentionMap]) -> bool:
+        """Whether there are gradients, and of every layer without softmax."""
+        known = ((item.kind, item.layer) in self.gradients for item in maps if item.state)
+        return bool(self.gradients) and all(known)
 
     def written(self, item: AttentionMap) -> Float[np.ndarray, "H T S"] | None:
         """‖α·v·W_O‖, the length of the vector that a head adds at a row for a key, as a share of the row.
@@ -353,14 +359,19 @@ def measure_contributions(baseline: Baseline) -> Contributions:
     }
     gradients: dict[LayerKey, np.ndarray] = {}
     if with_gradients:
-        slopes = torch.autograd.grad(
-            baseline.target_value(baseline.answer_in(baseline.batch, output)),
-            [call.probe for call in recorder.calls if call.probe is not None],
-            allow_unused=True,
+        calls = [call for call in recorder.calls if call.probe is not None]
+        slopes = (
+            torch.autograd.grad(
+                baseline.target_value(baseline.answer_in(baseline.batch, output)),
+                [call.probe for call in calls],
+                allow_unused=True,
+            )
+            if calls
+            else ()
         )
         gradients = {
             (call.kind, call.layer): to_numpy((call.weights.detach() * slope.cpu())[0])
-            for call, slope in zip(recorder.calls, slopes, strict=True)
+            for call, slope in zip(calls, slopes, strict=True)
             if slope is not None
         }
     return Contributions(norms, gradients, out_of_memory)
@@ -370,10 +381,11 @@ def value_norms(call: AttentionCall) -> Float[np.ndarray, "H T S"] | None:
     """‖v·W_O‖ of each head and key. Kobayashi et al. 2020, equation 6. None where W_O is unknown.
 
     What stands between the heads and W_O multiplies each dimension of a row: a gate by its value, a norm by its gain
-    and the scale that it has there. v is multiplied by the same. None where it mixes dimensions.
+    and the scale that it has there. v is multiplied by the same. None where it mixes dimensions, and for a layer without
+    softmax whose channels have a matrix each. The skip (D) of a state layer is in its weights.
     """
     matrix = output_matrix(call)
-    if matrix is None or call.v is None or call.out is None or call.gated is None:
+    if call.mean or matrix is None or call.v is None or call.out is None or call.gated is None:
         return None
     values = repeat_heads(call.v, len(matrix))[0].detach()
     out, gated = call.out[0].detach(), call.gated[0].detach()
@@ -381,7 +393,8 @@ def value_norms(call: AttentionCall) -> Float[np.ndarray, "H T S"] | None:
         return to_numpy(torch.einsum("hse,hec->hsc", values, matrix).norm(dim=-1)[:, None])
     # Exclusive self-attention takes the part along v out of a head's output
     if any(
-        isinstance(one, nn.LayerNorm) or type(one).__name__.endswith("ExclusiveSelfAttention")
+        isinstance(one, nn.LayerNorm)
+        or type(one).__name__.endswith(("ExclusiveSelfAttention", "MultiHeadLayerNorm"))
         for one in call.module.children()
     ):
         return None
@@ -431,19 +444,20 @@ def token_scores(
 ) -> dict[str, Float[np.ndarray, " S"]]:
     """The score of each source token by each measure, not normalized.
 
-    "weights" and "written" are means over the layers and heads at the rows that answer, "gradient" sums α·∂answer/∂α
-    over all rows that attend to the token, "rollout" and "flow" use the whole graph. Unavailable measures are left out.
+    "weights" (of signed ones their shares by size) and "written" are means over the layers and heads at the rows that
+    answer, "gradient" sums α·∂answer/∂α over all rows that attend to the token, "rollout" and "flow" use the whole graph.
+    A measure that is not known of every layer is left out.
     """
     kind = trace.kinds[-1]
     maps, size, rows = trace.of(kind).maps, len(baseline.source), answering_rows(baseline, kind)
-    layers = {"weights": [np.abs(item.weights[:, :, :size]) for item in maps]}
+    layers = {"weights": [item.shares[:, :, :size] for item in maps]}
     written = [
         one[:, :, :size] for item in maps if (one := contributions.written(item)) is not None
     ]
     if len(written) == len(maps):
         layers["written"] = written
     scores = {name: np.mean([(rows @ one).mean(0) for one in of], 0) for name, of in layers.items()}
-    if contributions.gradients:
+    if contributions.all_gradients(trace.maps):
         scores["gradient"] = np.abs(
             sum(
                 one.sum((0, 1))[:size]
@@ -528,17 +542,22 @@ class WeightBreakdown:
 
 
 def layer_attentions(pretrained: Pretrained, inputs: ModelInputs) -> dict[LayerKey, LayerAttention]:
-    """The q, k, v, scale, bias and mask of each layer by (kind, layer), in map order.
+    """The q, k, v, scale, bias and mask of each layer with a softmax by (kind, layer), in map order.
 
-    PretrainedError where none is recorded.
+    PretrainedError where there is none.
     """
     batch, *_ = encode(pretrained, inputs)
     _, recorder = forward(pretrained, batch, with_qkv=True)
     reject_if(
-        not recorder.calls, f"{pretrained.name} has no layer whose queries and keys can be read."
+        all(call.state for call in recorder.calls),
+        f"{pretrained.name} has no layer whose queries and keys can be read.",
     )
     with torch.no_grad():
-        return {(call.kind, call.layer): layer_attention(call) for call in recorder.calls if not call.state}
+        return {
+            (call.kind, call.layer): layer_attention(call)
+            for call in recorder.calls
+            if not call.state
+        }
 
 
 def break_down_weight(layer: LayerAttention, head: int, query: int, key: int) -> WeightBreakdown:
@@ -691,7 +710,7 @@ def telling_cell(reading: Reading, trace: AttentionTrace, head: Head | None = No
     if not eligible.any():
         eligible = np.ones_like(eligible)
     distances = [
-        np.where(eligible, np.abs(item.weights - TARGET_WEIGHT), 1.0) for item in trace.maps
+        np.where(eligible, np.abs(item.shares - TARGET_WEIGHT), 1.0) for item in trace.maps
     ]
     if head is None and trace.source == MINILM:
         head = COREFERENCE
@@ -774,7 +793,7 @@ def default_cell(
 ) -> tuple[int, int]:
     """The largest weight of the row that answers; of several such rows, the cell whose weight differs most from what
     is written."""
-    weights = item.weights[head]
+    weights = item.shares[head]
     if baseline is not None and (item.kind != "self" or baseline.target is None):
         rows = answering_rows(baseline, item.kind)
         if rows.max() == 1:
@@ -810,14 +829,16 @@ def sharpness(maps: Sequence[AttentionMap]) -> dict[Head, float]:
             weights[1 if item.kind == "causal" and len(weights) > 1 else 0 :].max(-1).mean()
         )
         for row, item in enumerate(maps)
-        for head, weights in enumerate(item.weights)
+        for head, weights in enumerate(item.shares)
     }
 
 
 def gradient_estimates(
     maps: Sequence[AttentionMap], contributions: Contributions
 ) -> dict[Head, float]:
-    """The change of the answer without a head, to first order; empty where the answer has no gradient."""
+    """The change of the answer without a head, to first order; empty where a layer has no gradient."""
+    if not contributions.all_gradients(maps):
+        return {}
     return {
         (row, head): -float(gradients[head].sum())
         for row, item in enumerate(maps)

@@ -178,7 +178,7 @@ def line_scores(reading: Reading, kind: Kind) -> Float[np.ndarray, "R L H"]:
     maps, special = reading.trace.of(kind).maps, reading.lines(kind)[0].special
     return np.stack(
         [
-            stack_layers([item.weights[:, *each].mean(-1).astype(float) for item in maps])
+            stack_layers([item.shares[:, *each].mean(-1).astype(float) for item in maps])
             for each in [test.cells(special) for test in TESTS]
         ]
     )
@@ -743,7 +743,7 @@ def reduce_parse(pretrained: Pretrained, parse: Parse, kind: Kind | None) -> Syn
     if tokens is None:
         return None
     hidden = np.eye(len(tokens), dtype=bool) if kind == "self" else np.tri(len(tokens)).T > 0
-    others = [np.where(hidden, 0, word_weights(item.weights, tokens)) for item in maps]
+    others = [np.where(hidden, 0, word_weights(item.shares, tokens)) for item in maps]
     top = [np.where(one.max(-1) > 0, one.argmax(-1), -1).astype(np.int16) for one in others]
     return SyntaxReadings(
         kind,

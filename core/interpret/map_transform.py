@@ -77,8 +77,8 @@ def sort_groups(groups: Groups, values: Sequence[float] | np.ndarray) -> Groups:
 
 
 def received_weight(item: AttentionMap) -> Float[np.ndarray, "H S"]:
-    """The mean weight of each key over the queries that may attend to it; 0 where there are none."""
-    return (item.weights.sum(1) / np.maximum(item.visible.sum(1), 1)).astype(np.float32)
+    """The mean share of each key over the queries that may attend to it; 0 where there are none."""
+    return (item.shares.sum(1) / np.maximum(item.visible.sum(1), 1)).astype(np.float32)
 
 
 def find_sinks(trace: AttentionTrace) -> Bool[np.ndarray, " S"]:
@@ -92,14 +92,15 @@ def find_sinks(trace: AttentionTrace) -> Bool[np.ndarray, " S"]:
 def transform_map(item: AttentionMap, transform: MapTransform) -> AttentionMap:
     """Apply a transform: sum the weights over the keys of a group, average them over its queries.
 
-    Where keys are hidden, each row is rescaled to its former sum; a row with all its weight on hidden keys becomes 0.
+    Where keys are hidden, each row is rescaled to its former sum; a row with all its weight on hidden keys becomes 0. Rows
+    of a layer without softmax, whose sums say nothing, are not rescaled.
     The mask allows a cell where it allows any of its source cells.
     """
     if not transform.changes(item):
         return item
     sizes = np.array([len(group) for group in transform.rows], dtype=np.float32)[:, None]
     weights = _merged(_merged(item.weights, transform.columns, -1), transform.rows, -2) / sizes
-    if sum(map(len, transform.columns)) < len(item.keys):  # some keys are hidden
+    if sum(map(len, transform.columns)) < len(item.keys) and not item.state:  # some are hidden
         before = _merged(item.weights.sum(-1, keepdims=True), transform.rows, -2) / sizes
         after = weights.sum(-1, keepdims=True)
         weights = weights * np.divide(before, after, np.zeros_like(after), where=after > 0)
@@ -238,7 +239,7 @@ def names(first: Sequence[str], second: Sequence[str], pairs: Pairs) -> list[str
 
 @dataclass(frozen=True, eq=False)
 class Aligned:
-    """Two traces of one kind each, and the alignment of their rows and columns."""
+    """Two traces of one kind each, and the alignment of their rows and columns; heads are compared by their shares."""
 
     first: AttentionTrace
     second: AttentionTrace
@@ -285,8 +286,9 @@ class Aligned:
         evenly spaced ones are then compared.
         """
         heads, most = [], None if in_place else MAX_ROWS
+        shares = [other.shares for other in self.second.maps]
         for layer, one in enumerate(self.first.maps):
-            for head, weights in enumerate(one.weights):
+            for head, weights in enumerate(one.shares):
                 places = slice(head, head + 1) if in_place else slice(None)
                 moved, difference, to = min(
                     (float(apart), float(cells), (index, place))
@@ -294,7 +296,7 @@ class Aligned:
                     if index == layer or not in_place
                     for place, apart, cells in zip(
                         range(len(other.weights))[places],
-                        *self._apart(weights[None], other.weights[places], most),
+                        *self._apart(weights[None], shares[index][places], most),
                         strict=True,
                     )
                 )
@@ -420,7 +422,7 @@ def default_row(view: TraceView, layer: int, head: int) -> tuple[int, float]:
     item, (rows, columns) = view.trace.map(layer), view.ordinary()
     candidates = np.flatnonzero(rows) if rows.any() else np.arange(len(rows))
     candidates = candidates[:: -(-len(candidates) // SEARCHED)]
-    weights = item.weights[head, candidates].copy()
+    weights = item.shares[head, candidates].copy()
     weights[:, ~columns] = -1.0
     if item.kind != "cross":
         own = np.array([view.transform.rows[row][0] for row in candidates])

@@ -54,10 +54,11 @@ class Replacement:
 def blocks_of(model: Any, calls: Sequence[AttentionCall]) -> dict[LayerKey, tuple[str, str | None]]:
     """The names of the module of each layer that attended and of its feed-forward network, by its self-attention.
 
-    Empty where the modules are not in a numbered list. Cross-attention is in the layer of the decoder's self-attention.
-    A module that runs as several layers (ALBERT) is left out, as its outputs cannot be told apart.
+    Empty where the modules are not in a numbered list. Cross-attention is in the layer of the decoder's self-attention,
+    and attention beside a state space in the layer of the first of both. A module that runs as several layers (ALBERT) is
+    left out, as its outputs cannot be told apart.
     """
-    blocks: dict[str, LayerKey] = {}
+    blocks: dict[str, AttentionCall] = {}
     repeated = set()
     for call in calls:
         match = STACK.match(call.name)
@@ -65,12 +66,12 @@ def blocks_of(model: Any, calls: Sequence[AttentionCall]) -> dict[LayerKey, tupl
             return {}
         name = f"{match['stack']}.{match['number']}"
         if name not in blocks:
-            blocks[name] = call.kind, call.layer
-        elif call.kind == blocks[name][0]:
+            blocks[name] = call
+        elif (call.kind, call.state) == (blocks[name].kind, blocks[name].state):
             repeated.add(name)
     return {
-        key: (name, _feed_forward(model, name, calls))
-        for name, key in blocks.items()
+        (first.kind, first.layer): (name, _feed_forward(model, name, calls))
+        for name, first in blocks.items()
         if name not in repeated
     }
 

@@ -596,7 +596,7 @@ def role_sums(reading: Reading, kind: Kind) -> RoleSums:
     trace, text = reading.trace.of(kind), Text(reading.lines(kind)[0])
     if not trace.maps:
         raise ValueError(f"There is no map of kind {quote(kind)} to measure.")
-    layers = [(item.weights, np.asarray(item.visible.any(0))) for item in trace.maps]
+    layers = [(item.shares, np.asarray(item.visible.any(0))) for item in trace.maps]
     sums = [
         [
             _broad(weights, visible, text)
@@ -693,7 +693,7 @@ def clearest_example(
     candidates: list[tuple[int, Example]] = []  # with the letters of its query and key
     for index, reading in enumerate(readings):
         item, text = reading.trace.of(kind).maps[layer], Text(reading.lines(kind)[0])
-        weights, visible = item.weights[head], item.visible[head]
+        weights, visible = item.shares[head], item.visible[head]
         expected = visible if role.targets is None else role.targets(text) & visible
         rows = np.flatnonzero(expected.any(-1) & text.ordinary & (visible.sum(-1) >= MIN_KEYS))
         on_expected, seen = (weights * expected)[rows], visible[rows].sum(-1)

@@ -28,7 +28,8 @@ class AttentionMap:
 
     `mask` is bool, True = may attend, broadcastable to (H, T, S); None where nothing is masked. `layer` is its index
     among the maps of its kind; `number` is the model's own number of the layer, which differs where layers between them
-    have no attention; None where it is unknown. ValueError when the tokens do not fit the weights.
+    have no attention; None where it is unknown. A layer without softmax says in `state` what it is, such as "a gated delta
+    rule"; its weights may be negative and its rows sum to anything. ValueError when the tokens do not fit the weights.
     """
 
     kind: Kind
@@ -38,6 +39,7 @@ class AttentionMap:
     keys: tuple[str, ...]
     mask: np.ndarray | None = None
     number: int | None = None
+    state: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "weights", to_numpy(self.weights))
@@ -61,6 +63,17 @@ class AttentionMap:
     def layer_name(self) -> str:
         """The layer by the model's own number, such as L3."""
         return f"L{self.layer_number}"
+
+    @property
+    def shares(self) -> Float[np.ndarray, "H T S"]:
+        """The share of each key in its row: the weights; of a layer without softmax and of signed weights |w| / Σ|w|.
+
+        So entropies, roles, overlaps, rollout and flow of signed rows are by absolute size. A row of zeros stays.
+        """
+        if not self.state and not (self.weights < 0).any():
+            return self.weights
+        sizes = np.abs(self.weights)
+        return sizes / np.maximum(sizes.sum(-1, keepdims=True), np.finfo(np.float32).tiny)
 
     @property
     def visible(self) -> Bool[np.ndarray, "H T S"]:
@@ -192,17 +205,17 @@ def overlap(weights: Weights) -> Float[np.ndarray, "H H"]:
 
 
 def similar_heads(trace: AttentionTrace, head: Head) -> Similar:
-    """The other heads of a trace by their `overlap` with one on this text, the most similar first.
+    """The other heads of a trace by the `overlap` of their shares with one on this text, the most similar first.
 
     Of more than 64 rows, 64 evenly spaced ones are compared; a map of another size is left out.
     """
-    one = trace.head(*head)
+    one = trace.maps[head[0]].shares[head[1]]
     rows = np.linspace(0, len(one) - 1, min(len(one), MAX_ROWS)).round().astype(int)
     shares = {
         (layer, other): float(share)
         for layer, item in enumerate(trace.maps)
         if item.weights.shape[1:] == one.shape
-        for other, share in enumerate(np.minimum(item.weights[:, rows], one[rows]).sum(-1).mean(1))
+        for other, share in enumerate(np.minimum(item.shares[:, rows], one[rows]).sum(-1).mean(1))
         if (layer, other) != head
     }
     return sorted(shares.items(), key=lambda pair: -pair[1])
@@ -211,7 +224,7 @@ def similar_heads(trace: AttentionTrace, head: Head) -> Similar:
 def join_queries(
     weights: Weights, queries: Sequence[int], how: Join = "mean"
 ) -> Float[np.ndarray, "H S"]:
-    """The weights of several queries together, by head and key: their mean, or their sum.
+    """The weights of several queries together, with their signs, by head and key: their mean, or their sum.
 
     ValueError without a query, or for one that is no row of the maps.
     """
@@ -230,7 +243,7 @@ def strongest(
         (
             (item.layer, int(head), float(value))
             for item in trace.maps
-            for head, value in enumerate(score(item.weights))
+            for head, value in enumerate(score(item.shares))
         ),
         key=lambda entry: entry[2],
     )
@@ -260,7 +273,7 @@ def induction(
     if not able.any():
         return None
     uniform = (same.sum(1) / item.visible[0].sum(1))[able].mean()
-    heads = (item.weights * same).sum(-1)[:, able].mean(1)
+    heads = (item.shares * same).sum(-1)[:, able].mean(1)
     return Induction(heads, float(uniform), int(able.sum()))
 
 
@@ -274,7 +287,7 @@ def most_informative_head(
     for layer, item in enumerate(trace.maps):
         scored = None if item.kind == "cross" else induction(item, keys, generated)
         first = 0 if item.kind == "cross" or item.weights.shape[-1] == 1 else 1
-        sharp = item.weights[:, :, first:].max(-1).mean(1)
+        sharp = item.shares[:, :, first:].max(-1).mean(1)
         of_heads = sharp if scored is None else 1 + scored.heads
         scores |= {(layer, head): float(score) for head, score in enumerate(of_heads)}
     return max(scores, key=scores.__getitem__)
@@ -303,7 +316,7 @@ def graph(trace: AttentionTrace, kind: Kind, layer: int) -> tuple[Step, ...]:
         if item.layer in causal:
             steps.append(block_diag(np.eye(size), _own(causal[item.layer])))
         # From the decoder's positions to the encoder's.
-        low = np.concatenate([np.abs(item.weights).mean(0, dtype=np.float64), np.eye(others)], 1)
+        low = np.concatenate([item.shares.mean(0, dtype=np.float64), np.eye(others)], 1)
         steps.append(np.concatenate([np.eye(size, size + others), _shared(low)]))
     # From the encoder's input alone to the decoder's positions alone
     steps[0] = steps[0][:, :size]
@@ -311,12 +324,16 @@ def graph(trace: AttentionTrace, kind: Kind, layer: int) -> tuple[Step, ...]:
 
 
 def rollout(steps: Sequence[Step]) -> Float[np.ndarray, "T S"]:
-    """The share of each row's state that comes from each column: the product of the steps (equation 1)."""
+    """The share of each row's state that comes from each column: the product of the steps (equation 1).
+
+    Of signed weights the steps hold shares by absolute size (`AttentionMap.shares`): what is taken away counts as what is
+    added, so a rollout says how much is passed on, not with which sign.
+    """
     return reduce(np.matmul, steps[::-1])
 
 
 def flow(steps: Sequence[Step], row: int) -> Float[np.ndarray, " S"]:
-    """The maximum flow from each column to one row, with weights as capacities (section 3.2)."""
+    """The maximum flow from each column to one row, with the shares of the steps as capacities (section 3.2)."""
     from scipy.sparse import block_diag, csr_array
     from scipy.sparse.csgraph import maximum_flow
 
@@ -336,7 +353,7 @@ def _own(item: AttentionMap) -> Step:
     Keys after the positions themselves (a sink) pass nothing on, so they are left out.
     """
     size = len(item.queries)
-    return _shared(np.abs(item.weights[:, :, :size]).mean(0, dtype=np.float64) + np.eye(size))
+    return _shared(item.shares[:, :, :size].mean(0, dtype=np.float64) + np.eye(size))
 
 
 def _shared(step: np.ndarray) -> np.ndarray:

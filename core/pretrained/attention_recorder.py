@@ -812,49 +812,52 @@ def numbers_by_layer(model: Any, calls: Iterable[AttentionCall]) -> dict[tuple[K
     }
 
 
-def other_layers(model: Any, names: Sequence[str]) -> str | None:
-    """What the stack does beside one attention a layer, in sentences; None where that is all.
+def other_layers(model: Any, calls: Sequence[AttentionCall]) -> str | None:
+    """What the stack does beside one map a layer, in sentences; None where that is all.
 
-    Layers without attention, mixers beside attention, and several attentions in a layer.
+    Layers without a map, mixers beside attention that are in no map, and several maps of a layer.
     """
-    match = STACK.match(names[0]) if names else None
-    if match is None:
+    names = [call.name for call in calls]
+    matches = [match for match in map(STACK.match, names) if match]
+    if not matches or not names[0].startswith(matches[0]["stack"]):
         return None
-    stack, attend = list(model.get_submodule(match["stack"])), layer_numbers(model, names)
-    if len(set(names)) < len(names) and attend == tuple(range(len(names))):
+    home = matches[0]["stack"]
+    stack, drawn = list(model.get_submodule(home)), layer_numbers(model, names)
+    if len(set(names)) < len(names) and drawn == tuple(range(len(names))):
         return _passes(names)
-    twice = [one["number"] for one in map(STACK.match, names) if one].count(match["number"])
     sentences: list[str] = []
-    if twice > 1 and len(set(attend)) == len(names) == twice * len(stack):
-        attend = tuple(range(len(stack)))
-        sentences.append(
-            f"Each of its {len(stack)} layers has {twice} attentions, which are numbered one after another: "
-            f"L0 to L{twice - 1} are those of layer 0."
-        )
-    if len(stack) <= max(attend):
+    of_layer = [int(match["number"]) for match in matches if match["stack"] == home]
+    if len(set(of_layer)) < len(of_layer) == len(names):
+        sentences.append(_several(calls, of_layer))
+        drawn = tuple(sorted(set(of_layer)))
+    if len(stack) <= max(drawn):
         return None
-    attentions = {model.get_submodule(name) for name in names}
     does, beside = dict[str, list[int]](), dict[str, list[int]]()
     for number, layer in enumerate(stack):
-        classes = [type(one).__name__ for one in layer.modules() if one not in attentions]
+        paths = {f"{home}.{number}.{name}": one for name, one in layer.named_modules() if name}
+        classes = [
+            type(one).__name__
+            for path, one in paths.items()
+            if not any(
+                f"{name}.".startswith(f"{path}.") or path.startswith(f"{name}.") for name in names
+            )
+        ]
         what = next(
             (
                 what
-                for rule, what in (MIXERS if number in attend else SUBSTITUTES)
+                for rule, what in (MIXERS if number in drawn else SUBSTITUTES)
                 if any(re.fullmatch(rule, name) for name in classes)
             ),
             None,
         )
-        if number not in attend:
+        if number not in drawn:
             parts = dict.fromkeys(type(one).__name__ for one in layer.children())
             does.setdefault(what or " and ".join(parts), []).append(number)
         elif what is not None:
             beside.setdefault(what, []).append(number)
     if rest := sum(map(len, does.values())):
         without = "; ".join(f"{_ranges(numbers)}: {what}" for what, numbers in does.items())
-        sentences.append(
-            f"Of its {len(stack)} layers {rest} have no attention between tokens ({without})."
-        )
+        sentences.append(f"Of its {len(stack)} layers {rest} have no map ({without}).")
     sentences += [
         f"Beside attention there is {what} (layers {_ranges(numbers)})."
         for what, numbers in beside.items()
@@ -864,6 +867,45 @@ def other_layers(model: Any, names: Sequence[str]) -> str | None:
             "What these pass between tokens is in no map, and so neither in rollout nor in flow."
         )
     return " ".join(sentences) or None
+
+
+def state_note(model: Any, calls: Sequence[AttentionCall]) -> str | None:
+    """Which maps are those of layers without softmax, of which kind, and what their weights are."""
+    numbers, of = layer_numbers(model, [call.name for call in calls]), dict[str, list[int]]()
+    for number, call in zip(numbers, calls, strict=True):
+        if call.state:
+            of.setdefault(call.state, []).append(number)
+    if not of:
+        return None
+    which = "; ".join(f"L{_ranges(ones)}: {what}" for what, ones in of.items())
+    means = (
+        " Each of their channels has a matrix of its own, and a map is the mean of a group of channels."
+        if any(call.mean for call in calls)
+        else ""
+    )
+    return f"Layers without softmax ({which}) have weights that may be negative, in rows that do not sum to 1.{means}"
+
+
+def _several(calls: Sequence[AttentionCall], of_layer: Sequence[int]) -> str:
+    """Which maps are those of which layer, where some layers have several."""
+    here = [list(group) for _, group in groupby(range(len(calls)), key=of_layer.__getitem__)]
+    kinds = {tuple(calls[place].state or "attention" for place in one) for one in here}
+    if len(kinds) == 1:
+        (parts,) = kinds
+        what = "attentions" if set(parts) == {"attention"} else f"maps ({', then '.join(parts)})"
+        return (
+            f"Each of its {len(here)} layers has {len(parts)} {what}, which are numbered one after another: "
+            f"L0 to L{len(parts) - 1} are those of layer 0."
+        )
+    runs = groupby(here, key=len)
+    listed = []
+    for size, group in runs:
+        ones = list(group)
+        for part in ([one] for one in ones) if size > 1 else [ones]:
+            places = [place for one in part for place in one]
+            layers = dict.fromkeys(of_layer[place] for place in places)
+            listed.append(f"L{_ranges(places)}: layer {_ranges(layers)}")
+    return f"Some of its layers have several maps, which are numbered one after another ({'; '.join(listed)})."
 
 
 def _passes(names: Sequence[str]) -> str:

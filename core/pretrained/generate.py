@@ -479,12 +479,13 @@ class DecoderState:
     cache: Any = None
 
     def pick(self, rows: Int[Tensor, " R"]) -> Self:
-        """Select rows; the cache belongs to this search alone, so it is reordered in place."""
-        if self.cache is not None and not torch.equal(
-            rows, torch.arange(len(self.ids), device=rows.device)
-        ):
-            self.cache.reorder_cache(rows)
-        return replace(self, ids=self.ids[rows])
+        """Select rows; the cache belongs to this search alone, so it is reordered in place, or made anew (xLSTM's)."""
+        cache, same = self.cache, torch.arange(len(self.ids), device=rows.device)
+        if not torch.equal(rows, same):
+            cache = cache if hasattr(cache, "reorder_cache") else None
+            if cache is not None:
+                cache.reorder_cache(rows)
+        return replace(self, ids=self.ids[rows], cache=cache)
 
 
 class DecoderAdapter:

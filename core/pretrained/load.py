@@ -34,7 +34,6 @@ from core.pretrained.attention_recorder import (
     registered_attention,
 )
 from core.pretrained.base import (
-    SCAN,
     Head,
     Pretrained,
     PretrainedError,
@@ -888,13 +887,26 @@ def max_tokens_of(model: Any) -> int:
     )
 
 
+# The heads of layers without softmax, in the configs of the library's families
+STATE_HEADS = (
+    "mamba_n_heads",
+    "mamba_num_heads",
+    "n_mamba_heads",
+    "linear_num_value_heads",
+)
+
+
 def maps_bytes(model: Any, tokens: int) -> int:
-    """The bytes of the maps of all heads on a text; for an encoder–decoder, of its encoder's."""
+    """The bytes of the maps of all heads on a text; for an encoder–decoder, of its encoder's.
+
+    A layer of a hybrid counts as one with the heads of both kinds.
+    """
     config, count = text_config(model), 4 * tokens**2
     parts = config.per_layer_config if getattr(config, "is_heterogeneous", False) else [config]
-    for name in ("num_hidden_layers", "num_attention_heads"):
+    for name, *others in (("num_hidden_layers",), ("num_attention_heads", "num_heads")):
         # The largest where there is one a stage or a layer, 12 where there is none.
-        values = [value for part in parts if (value := getattr(part, name, None))] or [12]
+        named = ([getattr(part, one, None) for part in parts] for one in (name, *others))
+        values = next((list(filter(None, ones)) for ones in named if any(ones)), [12])
         largest = int(
             np.max([max(one.values()) if isinstance(one, dict) else np.max(one) for one in values])
         )
@@ -903,7 +915,7 @@ def maps_bytes(model: Any, tokens: int) -> int:
             f"The model has a config.json with {name} = {format_count(largest)}; expected 1 or more.",
         )
         count *= largest
-    return count
+    return count + count // largest * max(getattr(config, name, None) or 0 for name in STATE_HEADS)
 
 
 def positions(model: Any) -> int:

@@ -16,6 +16,7 @@ from core.pretrained.attention_recorder import (
     is_lower_triangular,
     numbers_by_layer,
     other_layers,
+    state_note,
 )
 from core.pretrained.base import (
     WITHOUT_WEIGHTS,
@@ -62,7 +63,7 @@ RETURNED: tuple[tuple[str, Kind], ...] = (
     ("decoder_attentions", "causal"),
     ("cross_attentions", "cross"),
 )
-One = tuple[Kind, Tensor, Tensor | None]
+One = tuple[Kind, Tensor, Tensor | None, str]
 
 
 def maps_of(
@@ -72,7 +73,9 @@ def maps_of(
 
     PretrainedError when the model returned none, or maps that are not between the tokens it was given.
     """
-    layers: list[One] = [(call.kind, call.weights, call.mask) for call in recorder.calls]
+    layers: list[One] = [
+        (call.kind, call.weights, call.mask, call.state) for call in recorder.calls
+    ]
     recorded = {kind for kind, *_ in layers}
     layers += [one for one in _returned(output) if one[0] not in recorded]
     if not layers:
@@ -99,7 +102,7 @@ def maps_of(
 
 
 def _map(pretrained: Pretrained, reading: Reading, kind: Kind, layer: int, number: int, weights: Tensor,
-         mask: Tensor | None) -> AttentionMap:  # fmt: skip
+         mask: Tensor | None, state: str) -> AttentionMap:  # fmt: skip
     rows, columns = reading.lines(kind)
     if (size := tuple(weights.shape[-2:])) != (len(rows), len(columns)):
         why = NO_MATRIX.get(
@@ -120,7 +123,8 @@ def _map(pretrained: Pretrained, reading: Reading, kind: Kind, layer: int, numbe
     if mask is None and kind == "causal":
         allowed = torch.ones(1, *weights.shape[-2:], dtype=torch.bool).tril()
     may = None if allowed is None or bool(allowed.all()) else to_numpy(allowed)
-    item = AttentionMap(kind, layer, to_numpy(weights[0]), rows.tokens, columns.tokens, may, number)
+    values = to_numpy(weights[0])
+    item = AttentionMap(kind, layer, values, rows.tokens, columns.tokens, may, number, state)
     reject_if(
         # A masked row may hold NaN; the last one is never masked, and sees what a mask made of NaN hides.
         not np.isfinite(item.weights.sum())
@@ -145,19 +149,19 @@ def _returned(output: Any) -> Iterator[One]:
             _all(output, banded[0]),
         )
         yield from (
-            ("self", *unpacked(one[0], far[layer][0, :, : one.shape[2]] if far else None))
+            ("self", *unpacked(one[0], far[layer][0, :, : one.shape[2]] if far else None), "")
             for layer, one in enumerate(own)
         )
     for name, kind in RETURNED[bool(banded) :]:
         yield from (
-            ("self", *unblocked(one[0], output.encoder_last_hidden_state.shape[1]))
+            ("self", *unblocked(one[0], output.encoder_last_hidden_state.shape[1]), "")
             for one in _all(output, name, 5)
             if one.shape[-1] == 3 * one.shape[-2]
         )
-        yield from ((kind, one, None) for one in _all(output, name))
+        yield from ((kind, one, None, "") for one in _all(output, name))
     if not banded and (alone := _all(output, "attentions")):
         causal = all(map(is_lower_triangular, alone))
-        yield from (("causal" if causal else "self", one, None) for one in alone)
+        yield from (("causal" if causal else "self", one, None, "") for one in alone)
 
 
 def _all(output: Any, name: str, axes: int = 4) -> list[Tensor]:
@@ -211,7 +215,7 @@ def with_sink(trace: AttentionTrace) -> AttentionTrace:
     """The maps with one more key, `sink`: the weight that each row gave to no token. For models with a learned sink."""
     maps = []
     for item in trace.maps:
-        sink = (1 - item.weights.sum(-1, keepdims=True)).clip(0, 1)
+        sink = (1 - item.weights.sum(-1, keepdims=True)).clip(0, 0 if item.state else 1)
         mask = item.mask
         more = None if mask is None else np.concatenate([mask, np.ones_like(mask[..., :1])], -1)
         maps.append(
@@ -258,10 +262,9 @@ def note_of(
             "The maps of the encoder are not drawn: its rows also attend to summaries of many tokens, so it "
             "returns no matrix over tokens."
         )
-    notes += [
-        other_layers(pretrained.model, [call.name for call in recorder.calls if call.kind == kind])
-        for kind in KINDS
-    ]
+    for kind in KINDS:
+        calls = [call for call in recorder.calls if call.kind == kind]
+        notes += [other_layers(pretrained.model, calls), state_note(pretrained.model, calls)]
     return " ".join(filter(None, notes)) or None
 
 

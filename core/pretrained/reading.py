@@ -186,6 +186,11 @@ def layer_qkv(pretrained: Pretrained, text: str, layer: int) -> LayerQKV:
         f"{len(recorder.calls)} layers whose attention can be read.",
     )
     call = recorder.calls[layer]
+    reject_if(
+        call.state,
+        f"Layer {layer} of {pretrained.name} is {call.state}, without softmax, so it has no queries and keys that make "
+        "its weights. Take a layer with attention.",
+    )
     number = layer_numbers(pretrained.model, [one.name for one in recorder.calls])[layer]
     return LayerQKV(
         output.hidden_states[number], call.q, call.k, call.v, line.tokens, line.special, cut

@@ -171,11 +171,15 @@ def test_probe_s_gradient_is_what_little_more_weight_does(family, monkeypatch):
 # Models in which not every layer attends: the maps keep the model's own numbers, and the rest is named.
 
 
-HYBRIDS = {  # the layers that attend, and a word for what the others do
-    "jamba": ((1, 4), "Mamba"), "bamba": ((2, 4), "Mamba"), "zamba2": ((1, 4), "Mamba"), "zamba": ((1, 4), "Mamba"),
-    "lfm2": ((2, 4), "convolution"), "qwen3_next": ((2, 4), "delta rule"),
-    "recurrent_gemma": ((2, 5), "linear recurrence"), "minimax": ((2, 4), "linear attention"),
+HYBRIDS = {  # the numbers of their maps, which of them have no softmax, and a word for what these are
+    "jamba": (5, "L0, 2–3", "Mamba"), "bamba": (5, "L0–1, 3", "Mamba-2"), "zamba2": (7, "L0, 2–4, 6", "Mamba-2"),
+    "zamba": (7, "L0, 2–4, 6", "Mamba"), "lfm2": (5, "L0–1, 3", "convolution"), "qwen3_next": (5, "L0–1, 3", "delta rule"),
+    "recurrent_gemma": (6, "L0–1, 3–4", "linear recurrence"), "minimax": (5, "L0–1, 3", "lightning attention"),
+    "mamba": (2, "L0–1", "Mamba"), "rwkv": (2, "L0–1", "RWKV"), "falcon_h1": (4, "L0, 2", "Mamba-2"),
 }  # fmt: skip
+
+
+BY_CHANNEL = ("jamba", "zamba", "lfm2", "recurrent_gemma", "mamba", "rwkv")
 
 
 def small(kind, **changes):
@@ -191,16 +195,30 @@ def small(kind, **changes):
         *(
             (
                 family,
-                numbers,
-                (does, "have no attention", "neither in rollout nor in flow"),
+                tuple(range(count)),
+                (f"Layers without softmax ({which}: ", does, "may be negative"),
                 "causal",
             )
-            for family, (numbers, does) in HYBRIDS.items()
+            for family, (count, which, does) in HYBRIDS.items()
         ),
         (
             "falcon_h1",
-            (0, 1),
-            ("Beside attention there is a selective state space (Mamba) (layers 0–1).",),
+            (0, 1, 2, 3),
+            (
+                "Each of its 2 layers has 2 maps (a selective state space (Mamba-2), then attention)",
+            ),
+            "causal",
+        ),
+        (
+            "zamba",
+            tuple(range(7)),
+            ("(L0: layer 0; L1–2: layer 1; L3–4: layer 2–3; L5–6: layer 4)",),
+            "causal",
+        ),
+        (
+            "nemotron_h",
+            (0, 1, 3),
+            ("Of its 4 layers 1 have no map (2: experts alone).", "(L0: a selective"),
             "causal",
         ),
         (
@@ -240,7 +258,7 @@ def test_layers_keep_the_models_own_numbers(family, numbers, words, kinds):
     assert tuple(item.number for item in reading.trace.maps) == numbers
     assert reading.trace.name((1, 3)) == f"L{numbers[1]}·H3"
     assert (reading.note is None) == (not words) and all(word in reading.note for word in words)
-    assert family in HYBRIDS or "no attention between" not in str(reading.note)
+    assert ("Each of their channels" in str(reading.note)) == (family in BY_CHANNEL)
     for item in reading.trace.of("self").maps:
         np.testing.assert_allclose(item.weights.sum(-1), 1, atol=1e-5)
 
@@ -515,7 +533,8 @@ def outcome(model_type, analyse=lambda pretrained: None):
             assert set(named) <= set(takes) and (named or any(name in str(error) for name in takes))
         return reason or "not built: its pass fails at this size"
     maps = reading.trace.maps
-    sees = [item.weights[:, -1 if item.kind == "causal" else slice(None)] for item in maps]
+    softmax = [item for item in maps if not item.state]
+    sees = [item.weights[:, -1 if item.kind == "causal" else slice(None)] for item in softmax]
     limited = is_limited(pretrained.model.config.to_dict()) and model_type not in UNLIMITED
     assert not limited or any((weights == 0).any() for weights in sees)
     assert maps and all(np.isfinite(item.weights).all() for item in maps)
@@ -525,14 +544,13 @@ def outcome(model_type, analyse=lambda pretrained: None):
         if isinstance(found := getattr(plain, name, None), torch.Tensor):
             torch.testing.assert_close(getattr(output, name), found, rtol=0, atol=0, equal_nan=True)
     if model_type in SILENT:
-        assert all(np.abs(item.weights.sum(-1) - 1).max() < 1e-5 for item in maps)
+        assert all(np.abs(item.weights.sum(-1) - 1).max() < 1e-5 for item in softmax)
     elif model_type not in PACKED:
         expected = [one for one in expected if one.ndim == 4]
-        if reading.note and "have no attention" in reading.note and len(expected) > len(maps):
-            # a linear layer's product stands there as well
-            expected = [expected[item.number] for item in maps]
-        assert len(maps) == len(expected)
-        for item, weights in zip(maps, expected, strict=True):
+        if len(expected) > len(softmax) > 0:  # a linear layer's product stands there as well
+            expected = [expected[item.number] for item in softmax]
+        assert len(softmax) == len(expected) or not softmax
+        for item, weights in zip(softmax, expected, strict=bool(softmax)):
             theirs = weights[0].float().numpy()
             if model_type in SINK_AFTER:
                 theirs, share = (
@@ -1116,6 +1134,10 @@ class Case:
         return forward(self.pretrained, self.batch, with_qkv=True)[1].calls
 
     @cached_property
+    def attentions(self):
+        return [call for call in self.calls if not call.state]
+
+    @cached_property
     def layers(self):
         return layer_attentions(self.pretrained, self.inputs).values()
 
@@ -1143,13 +1165,13 @@ def rotation(case):
         if isinstance(angles := named.get("position_embeddings"), tuple) and len(angles) == 2:
             inputs.setdefault(module, []).append((values, named))
 
-    model, modules = case.pretrained.model, {call.module for call in case.calls}
+    model, modules = case.pretrained.model, {call.module for call in case.attentions}
     forward(
         case.pretrained,
         case.batch,
         hooks=hooked(one.register_forward_pre_hook(note, with_kwargs=True) for one in modules),
     )
-    for layer, call in zip(case.layers, case.calls, strict=True):
+    for layer, call in zip(case.layers, case.attentions, strict=True):
         if call.module not in inputs or hasattr(call.module, "lambda_init"):
             continue
         values, named = inputs[call.module].pop(0)
@@ -1175,7 +1197,7 @@ def rotation(case):
 
 def breakdown(case):
     # Scores by q·k, the model's scale, bias, cap and mask give the weights that were recorded.
-    for layer, item in zip(case.layers, case.calls, strict=True):
+    for layer, item in zip(case.layers, case.attentions, strict=True):
         if "lambda_init" not in vars(item.module) and item.q.shape[-2:] == layer.q.shape[-2:]:
             head, query = item.weights.shape[1] - 1, item.weights.shape[2] - 1
             close(break_down_weight(layer, head, query, 0).weights, item.weights[0, head, query])
@@ -1340,7 +1362,7 @@ def circuits(case):
     heads, tables = read_heads(case.pretrained), case.vocabularies
     composed = Composer(heads).into(len(heads) - 1).scores.values()
     assert all(bool(one.isfinite().all()) for one in composed)
-    for one, call in zip(heads, case.calls, strict=True):
+    for one, call in zip(heads, case.attentions, strict=True):
         assert (one.kind, one.layer) == (call.kind, call.layer)
         scale = call.options.get("scaling")
         assert one.scale is None or one.scale == pytest.approx(scale)
