@@ -595,21 +595,24 @@ def recorded_state(
         or (kernel.name == CONVOLUTION.name and not type(mixer).__name__.endswith("ShortConv"))
     ):
         return function(*values, **options)
-    given = signature_of(function).bind(*values, **options)
+    # PyTorch's, where a kernel of another package runs beside it on a GPU
+    plain = function.args[1] if isinstance(function, partial) else function
+    given = signature_of(plain).bind(*values, **options)
     gate, entered = given.arguments.pop(kernel.gate, None), given.arguments[kernel.values]
     calls = getattr(mixer, "n_mamba_heads", 1) if kernel.by_channel else 1  # one for each, in Zamba
     heads = partial(by_heads, axes=kernel.axes, groups=groups_of(kernel, entered, calls))
     before = torch.zeros_like(entered)
     if recorder.with_qkv or recorder.uniform:  # ahead of a step, which changes the state in place
-        before = carried(function, kernel, given)
-    result = function(*given.args, **given.kwargs)
+        before = carried(plain, kernel, given)
+    options.pop(kernel.gate, None)
+    result = function(*values, **options)
 
     def gated(out: Tensor) -> Tensor:
         changed = as_given(out, kernel.axes)
         return changed if gate is None else changed * torch.nn.functional.silu(gate)
 
     out = heads(first(result))
-    weights = partial(state_matrix, function, kernel, given, out.shape[2])
+    weights = partial(state_matrix, plain, kernel, given, out.shape[2])
     part = StatePart(heads(entered).transpose(1, 2), out, heads(before), weights, gated, gated(out))
     parts = recorder.parts = [*recorder.parts, part]
     if len(parts) == calls:
@@ -705,7 +708,7 @@ def make_recordable(model: Any, reads: str) -> str:
             rotates = key.startswith("apply_") and ("rotary" in key or "rope" in key)
             if rotates and not isinstance(function, partial):
                 home[key] = partial(recorded_rotation, function)
-            elif key in KERNELS and inspect.isfunction(function):
+            elif key in KERNELS and getattr(function, "func", None) is not recorded_state:
                 home[key] = partial(recorded_state, function, KERNELS[key])
     for module in model.modules():
         for key, name in (("RecurrentGemmaRglru", "_rnn_scan"), ("xLSTMBackend", "forward")):

@@ -31,6 +31,7 @@ from core.pretrained.attention_recorder import (
     attention_name,
     is_transposed,
     make_recordable,
+    recorded_state,
     registered_attention,
 )
 from core.pretrained.base import (
@@ -835,12 +836,13 @@ def prepare_model(model: Any, tokenizer: Any, name: str) -> Pretrained:
     if not is_small():
         set_malloc(M_MMAP_THRESHOLD=32 << 20, M_TRIM_THRESHOLD=256 << 20)
     model, reads = model.eval().requires_grad_(False), reads_of(model)
+    kernels = avoid_kernels(model)  # before they are recorded
     return Pretrained(
         name,
         model,
         tokenizer,
         not_recorded=make_recordable(model, reads),  # before anything runs it
-        kernels=avoid_kernels(model),
+        kernels=kernels,
         max_tokens=max_tokens_of(model),
         head=head_of(model),
         reads=reads,
@@ -858,12 +860,15 @@ def avoid_kernels(model: Any) -> tuple[str, ...]:
     for name in {kind.__module__ for part in model.modules() for kind in type(part).__mro__}:
         home = vars(sys.modules[name])
         for key, function in list(home.items()):
+            recorded = isinstance(function, partial) and function.func is recorded_state
+            function = function.args[0] if recorded else function
             known = isinstance(function, partial) and function.func is run_by_device
             kernel = function.args[0] if known else function
             taken = _nonlocals(_nonlocals(kernel).get("func", kernel))
             if taken.get("is_new_implementation"):
                 packages.add(taken["package"])
-                home[key] = partial(run_by_device, kernel, taken["torch_function"])
+                if not known:
+                    home[key] = partial(run_by_device, kernel, taken["torch_function"])
     return tuple(sorted(packages))
 
 
