@@ -27,7 +27,6 @@ LONGEST_LINE = 160  # letters of another's error that are quoted
 
 
 # Families that can be read layer by layer and may write, and have no weights to draw, and why.
-SCAN = "its layers pass a state from token to token and have no attention weights"
 WITHOUT_WEIGHTS: dict[str, str] = {
     "fnet": "it combines tokens by a Fourier transform and has no attention weights",
 }

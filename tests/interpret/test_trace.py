@@ -485,3 +485,58 @@ def test_queries_are_joined_by_hand():
 ])  # fmt: skip
 def test_tokens_are_aligned_and_grouped_as_by_hand(found, expected):
     assert found == expected
+
+
+# Signed weights, and those of layers without softmax, count by the share of their size in the row.
+
+
+SIGNED = np.array([[[0.0, 0.0, 0.0], [0.5, -1.5, 0.0], [2.0, 1.0, -1.0]]], np.float32)
+
+
+def state_map(weights, state="a gated delta rule", layer=0):
+    names = tuple("abc")
+    return AttentionMap("causal", layer, weights, names, names, np.tri(3) > 0, state=state)
+
+
+def test_shares_of_signed_rows_are_by_size():
+    expected = [[[0, 0, 0], [0.25, 0.75, 0], [0.5, 0.25, 0.25]]]
+    for state in ("", "a gated delta rule"):
+        np.testing.assert_allclose(state_map(SIGNED, state).shares, expected, rtol=1e-4)
+    # Rows of attention stay as they are, those with a sink too; rows of a state layer never sum to anything else.
+    half = np.full((1, 3, 3), 0.1, np.float32)
+    np.testing.assert_array_equal(state_map(half, "").shares, half)
+    np.testing.assert_allclose(state_map(half).shares.sum(-1), 1, rtol=1e-4)
+
+
+def test_figures_of_signed_maps_are_those_of_their_shares():
+    item = state_map(SIGNED)
+    ln = np.log
+    by_hand = [[0, -0.25 * ln(0.25) - 0.75 * ln(0.75), 0.5 * ln(2) + 0.5 * ln(4)]]
+    np.testing.assert_allclose(analysis.entropy(item.shares), by_hand, rtol=1e-4)
+    trace = AttentionTrace((item, state_map(SIGNED * 3, layer=1), state_map(-SIGNED, "", 2)), "")
+    # The same shares, whatever the scale and the sign of a row
+    assert [one for one, _ in analysis.similar_heads(trace, (0, 0))] == [(1, 0), (2, 0)]
+    for _, share in analysis.similar_heads(trace, (0, 0)):
+        assert share == pytest.approx(2 / 3, rel=1e-4)  # a row of zeros has nothing in common
+    _, _, previous = analysis.strongest(trace.of("causal"), analysis.previous_token)
+    assert previous == pytest.approx((0.25 + 0.25) / 2, rel=1e-4)
+    joined = analysis.join_queries(SIGNED, [1, 2], "sum")
+    np.testing.assert_allclose(joined, [[2.5, -0.5, -1.0]], rtol=1e-4)  # with their signs
+
+
+def test_rollout_and_flow_of_signed_maps_pass_shares_on():
+    steps = graph(
+        AttentionTrace((state_map(SIGNED), state_map(5 * SIGNED, layer=1)), ""), "causal", 1
+    )
+    for step in steps:  # half of the residual, but for the row of zeros, which is residual alone
+        expected = [[1, 0, 0], [0.125, 0.875, 0], [0.25, 0.125, 0.625]]
+        np.testing.assert_allclose(step, expected, rtol=1e-4)
+    np.testing.assert_allclose(rollout(steps).sum(-1), 1, rtol=1e-4)
+    assert (rollout(steps) >= 0).all()
+    np.testing.assert_allclose(flow(steps, 2), [0.625, 0.25, 0.625], rtol=1e-4)
+
+
+def test_hidden_keys_leave_signed_rows_as_they_are():
+    keep = MapTransform(((0,), (1,), (2,)), ((1,), (2,)))
+    shown = map_transform.transform_map(state_map(SIGNED), keep).weights
+    np.testing.assert_allclose(shown, SIGNED[..., 1:], rtol=1e-4)

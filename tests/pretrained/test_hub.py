@@ -89,7 +89,7 @@ def served(tmp_path, monkeypatch):
         "lab/flax": Repo({"config.json": b"{}", "flax_model.msgpack": b""}),
         "lab/busy": Repo({}, status=429), "lab/broken": Repo({}, status=500), "lab/barred": Repo({}, status=403),
         "lab/notes": Repo(bert_files() | {"config.json": b"[1]"}),
-        "lab/mamba": with_config(model_type="xlstm"), "lab/bird": with_config(model_type="big_bird"),
+        "lab/pool": with_config(model_type="poolformer"), "lab/bird": with_config(model_type="big_bird"),
         "lab/alien": with_config(model_type="alien", architectures=["AlienModel"]),
         "lab/code": with_config(model_type="bert", architectures=["OurBert"], auto_map={"AutoModel": "ours.OurBert"}),
         "lab/typeless": with_config(architectures=["BertModel"]),
@@ -124,7 +124,7 @@ def test_a_model_is_planned_pinned_fetched_and_read(served):
     ("lab/none", "no model lab/none"), ("lab/pickle", "refs/pr/1"), ("lab/five", "5.0 GB; this page downloads at most"),
     ("lab/unstated", "does not state the size"), ("lab/adapter", "adapter"), ("lab/flax", "only flax_model.msgpack"),
     ("lab/busy", "too many requests"), ("lab/broken", "500"), ("lab/barred", "forbids"), ("lab/notes", "JSON object"),
-    ("lab/mamba", "no attention to draw"), ("lab/bird", "original_full"), ("lab/alien", "AlienModel (alien)"),
+    ("lab/pool", "no attention to draw"), ("lab/bird", "original_full"), ("lab/alien", "AlienModel (alien)"),
     ("lab/code", "code of its own"), ("lab/typeless", "no model_type"), ("lab/gated", "HF_TOKEN"),
 ])  # fmt: skip
 def test_what_cannot_be_opened_is_said_before_any_weights(served, name, message):
@@ -242,7 +242,7 @@ def test_a_folder_is_judged_in_the_same_words(tmp_path):
     good = save("bert_encoder", tmp_path / "good")
     assert hub.check_folder(f" {good} ", 10**6) == good
 
-    other = damaged(good, tmp_path / "other", "config.json", {"model_type": "rwkv"})
+    other = damaged(good, tmp_path / "other", "config.json", {"model_type": "poolformer"})
     pickled = damaged(good, tmp_path / "pickled", "model.safetensors", None)
     (pickled / "pytorch_model.bin").touch()
     (tmp_path / "empty").mkdir()

@@ -4,10 +4,27 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
+import numpy as np
+import pytest
 import torch
 from transformers import DynamicCache
 
+from core.interpret.circuits import read_heads
+from core.interpret.corpus import measure_text, text_vectors
+from core.interpret.evidence import (
+    Question,
+    ask,
+    gradient_estimates,
+    layer_attentions,
+    measure_contributions,
+    token_scores,
+)
+from core.interpret.head_tests import score_repeats
+from core.interpret.lens import attribute_logit
+from core.interpret.map_transform import compare, default_row, view_of
+from core.pretrained import ModelInputs, PretrainedError, layer_qkv, read
 from core.pretrained.attention_recorder import record_attention
+from core.pretrained.generate import prepare_generation, score_continuation
 from core.pretrained.state_layers import KERNELS, SCAN, carried, signature_of, state_matrix
 from tests.cases import each
 from tests.pretrained.test_attention_recorder import built
@@ -254,3 +271,60 @@ def test_three_tokens_of_a_delta_rule_and_of_mamba_by_hand():
             decay = torch.exp(rate * dt[s + 1 : t + 1].sum())
             cell = out[0, t, 0] @ into[0, s, 0] * dt[s] * decay + 0.3 * (s == t)
             torch.testing.assert_close(matrix[t, s], cell, rtol=1e-4, atol=1e-5)
+
+
+@each("family", ["qwen3_next", "jamba", "mamba2", "mamba", "zamba"])
+def test_every_measure_goes_through_layers_without_softmax(family):
+    pretrained, inputs = model_of(family), ModelInputs("The animal did cross the street.")
+    reading = read(pretrained, inputs)
+    states = {(item.kind, item.layer) for item in reading.trace.maps if item.state}
+    assert states and all((item.weights < 0).any() for item in reading.trace.maps if item.state)
+    layers = len(reading.trace.maps)
+    values, roles = measure_text(reading, "causal")
+    assert values.shape[1] == layers and np.isfinite(roles.score[:, min(states)[1]]).all()
+    assert (values[0, : len(states)] >= 0).any() and np.nanmax(values[0]) <= np.log(40)
+    assert score_repeats(pretrained, "causal").score.shape[1] == layers
+    baseline = ask(pretrained, Question(inputs))
+    contributions = measure_contributions(baseline)
+    means = {item.state for item in reading.trace.maps} & {KERNELS[SCAN].name}
+    # Where each channel has a matrix, its lengths and gradients are unknown, and so those of the tokens
+    for known in (contributions.norms, contributions.gradients):
+        assert states <= set(known) if not means else not states & set(known)
+    scores = token_scores(baseline, reading.trace, contributions)
+    assert {"weights", "rollout"} <= set(scores) and all(map(np.isfinite, scores["rollout"]))
+    assert ("gradient" in scores) == ("written" in scores) == (not means)
+    assert bool(gradient_estimates(reading.trace.maps, contributions)) == (not means)
+    written = {
+        part.key for part in attribute_logit(baseline, baseline.id).parts if part.role == "head"
+    }
+    assert states <= written
+    view = view_of(reading, "causal")
+    assert compare(reading, reading, "causal", False, True).heads[0].moved == 0
+    assert default_row(view, min(states)[1], 0)[1] <= 1
+    start = prepare_generation(pretrained, inputs)
+    later = score_continuation(pretrained, start, [7, 8]).trace.maps
+    assert [item.state for item in later] == [item.state for item in reading.trace.maps]
+
+
+@each("family", ["qwen3_next", "jamba", "falcon_h1", "mamba"])
+def test_what_needs_queries_and_keys_leaves_state_layers_out(family):
+    pretrained, text = model_of(family), "The animal did cross."
+    trace = read(pretrained, ModelInputs(text)).trace
+    state = next(item.layer for item in trace.maps if item.state)
+    attends = [item.layer for item in trace.maps if not item.state]
+    with pytest.raises(PretrainedError, match="without softmax, so it has no queries and keys"):
+        layer_qkv(pretrained, text, state)
+    if not attends:
+        for refused in (layer_attentions, read_heads):
+            given = (ModelInputs(text),) if refused is layer_attentions else ()
+            with pytest.raises(PretrainedError, match="has no (layer|attention) whose"):
+                refused(pretrained, *given)
+        return
+    assert [layer for _, layer in layer_attentions(pretrained, ModelInputs(text))] == attends
+    heads = read_heads(pretrained)
+    assert [one.layer for one in heads] == attends
+    assert [one.number for one in heads] == [trace.numbers[layer] for layer in attends]
+    vectors = text_vectors(pretrained, ModelInputs(text), "causal")
+    assert vectors.head(attends[-1], 0)[0].shape[0] == len(vectors.tokens)
+    with pytest.raises(PretrainedError, match="no softmax"):
+        vectors.head(state, 0)
