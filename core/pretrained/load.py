@@ -33,6 +33,7 @@ from core.pretrained.attention_recorder import (
     make_recordable,
     recorded_state,
     registered_attention,
+    state_kernels,
 )
 from core.pretrained.base import (
     Head,
@@ -45,6 +46,7 @@ from core.pretrained.base import (
     text_config,
     wrap_errors,
 )
+from core.pretrained.state_layers import MAX_GROUPS
 from core.seeding import seeded_rng
 
 INDEX = re.compile(r"[^/]*\.safetensors\.index(\.[\w-]+)?\.json")  # the last part is a variant
@@ -904,7 +906,7 @@ STATE_HEADS = (
 def maps_bytes(model: Any, tokens: int) -> int:
     """The bytes of the maps of all heads on a text; for an encoder–decoder, of its encoder's.
 
-    A layer of a hybrid counts as one with the heads of both kinds.
+    Each layer of a hybrid counts with the heads of both kinds.
     """
     config, count = text_config(model), 4 * tokens**2
     parts = config.per_layer_config if getattr(config, "is_heterogeneous", False) else [config]
@@ -920,7 +922,10 @@ def maps_bytes(model: Any, tokens: int) -> int:
             f"The model has a config.json with {name} = {format_count(largest)}; expected 1 or more.",
         )
         count *= largest
-    return count + count // largest * max(getattr(config, name, None) or 0 for name in STATE_HEADS)
+    if any(state_kernels(type(module)) for module in model.modules()):
+        heads = (getattr(config, name, None) or 0 for name in STATE_HEADS)
+        count += count // largest * max(MAX_GROUPS, *heads)
+    return count
 
 
 def positions(model: Any) -> int:

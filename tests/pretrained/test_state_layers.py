@@ -25,6 +25,7 @@ from core.interpret.map_transform import compare, default_row, view_of
 from core.pretrained import ModelInputs, PretrainedError, layer_qkv, read
 from core.pretrained.attention_recorder import record_attention
 from core.pretrained.generate import prepare_generation, score_continuation
+from core.pretrained.load import maps_bytes
 from core.pretrained.state_layers import KERNELS, SCAN, carried, signature_of, state_matrix
 from tests.cases import each
 from tests.pretrained.test_attention_recorder import built
@@ -328,3 +329,13 @@ def test_what_needs_queries_and_keys_leaves_state_layers_out(family):
     assert vectors.head(attends[-1], 0)[0].shape[0] == len(vectors.tokens)
     with pytest.raises(PretrainedError, match="no softmax"):
         vectors.head(state, 0)
+
+
+@each("family", FAMILIES)
+def test_the_memory_of_maps_counts_layers_without_softmax(family):
+    # So that a text that is too long is refused before it is read.
+    pretrained = model_of(family)
+    with record_attention(pretrained.model) as recorder, torch.no_grad():
+        pretrained.model(**batch_of(1, 9), use_cache=False)
+    size = sum(4 * call.weights[0].numel() for call in recorder.calls)
+    assert size <= maps_bytes(pretrained.model, 9) <= 4 * size
