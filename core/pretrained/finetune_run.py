@@ -160,6 +160,26 @@ def read_attention(learner: Learner, texts: Sequence[ModelInputs]) -> list[Readi
             learner.model.to(device)
 
 
+def saved_maps(readings: Sequence[Reading]) -> dict[str, np.ndarray]:
+    """The weights of each sentence and kind as a frame keeps them: (L, H, T, S), zeros for heads that a layer lacks."""
+    saved = {}
+    for index, reading in enumerate(readings):
+        for kind in reading.trace.kinds:
+            maps = [item.weights for item in reading.trace.of(kind).maps]
+            most = max(map(len, maps))
+            padded = [np.pad(one, ((0, most - len(one)), (0, 0), (0, 0))) for one in maps]
+            saved[f"{index}:{kind}"] = np.stack(padded).astype(np.float16)
+    return saved
+
+
+def saved_layers(reading: Reading) -> dict[str, list[list[Any]]]:
+    """The number of heads of each map, what it is if it has no softmax, and its number in the model, by kind."""
+    return {
+        kind: [[len(one.weights), one.state, one.number] for one in reading.trace.of(kind).maps]
+        for kind in reading.trace.kinds
+    }
+
+
 def trace_of(
     maps: dict[str, np.ndarray], index: int, lines: dict[str, Any], source: str
 ) -> AttentionTrace:
@@ -168,9 +188,15 @@ def trace_of(
     for kind, (rows, columns) in lines["kinds"].items():
         weights = maps.get(f"{index}:{kind}", ())
         mask = np.tri(len(rows["tokens"]), dtype=bool)[None] if kind == "causal" else None
+        layers = lines.get("layers", {}).get(
+            kind, [[None, "", None]] * len(weights)
+        )  # of older runs
+        names = tuple(rows["tokens"]), tuple(columns["tokens"])
         traced += [
-            AttentionMap(kind, layer, one, tuple(rows["tokens"]), tuple(columns["tokens"]), mask)
-            for layer, one in enumerate(weights)
+            AttentionMap(kind, layer, one[:heads], *names, mask, number, state)
+            for layer, (one, (heads, state, number)) in enumerate(
+                zip(weights, layers, strict=False)
+            )
         ]
     return AttentionTrace(tuple(traced), source)
 
@@ -309,6 +335,7 @@ class FineTuneLoop:
                         ]
                         for kind in reading.trace.kinds
                     },
+                    "layers": saved_layers(reading),
                 }
                 for one, reading in zip(
                     self.inputs, read_attention(learner, self.inputs), strict=True
@@ -342,13 +369,7 @@ class FineTuneLoop:
         measured = measure(self.learner, self.rows.held_out)
         record = replace(
             measured,
-            maps={
-                f"{index}:{kind}": np.stack(
-                    [item.weights for item in reading.trace.of(kind).maps]
-                ).astype(np.float16)
-                for index, reading in enumerate(read_attention(self.learner, self.inputs))
-                for kind in reading.trace.kinds
-            },
+            maps=saved_maps(read_attention(self.learner, self.inputs)),
             step=self.step,
             train_loss=sum(self.losses) / len(self.losses) if self.losses else None,
             rate=rate,

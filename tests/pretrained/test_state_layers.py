@@ -1,5 +1,6 @@
 """Layers without softmax: their matrices against the outputs of the library's own functions, and what changes them."""
 
+import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -24,6 +25,7 @@ from core.interpret.lens import attribute_logit
 from core.interpret.map_transform import compare, default_row, view_of
 from core.pretrained import ModelInputs, PretrainedError, layer_qkv, read
 from core.pretrained.attention_recorder import record_attention
+from core.pretrained.finetune_run import saved_layers, saved_maps, trace_of
 from core.pretrained.generate import prepare_generation, score_continuation
 from core.pretrained.load import maps_bytes
 from core.pretrained.state_layers import KERNELS, SCAN, carried, signature_of, state_matrix
@@ -339,3 +341,13 @@ def test_the_memory_of_maps_counts_layers_without_softmax(family):
         pretrained.model(**batch_of(1, 9), use_cache=False)
     size = sum(4 * call.weights[0].numel() for call in recorder.calls)
     assert size <= maps_bytes(pretrained.model, 9) <= 4 * size
+
+
+def test_a_fine_tuning_run_keeps_maps_of_layers_with_other_heads():
+    reading = read(model_of("jamba"), ModelInputs("The animal did cross."))
+    names = [{"tokens": list(line.tokens)} for line in reading.lines("causal")]
+    facts = {"kinds": {"causal": names}, "layers": saved_layers(reading)}
+    saved = trace_of(saved_maps([reading]), 0, json.loads(json.dumps(facts)), "run")
+    for one, other in zip(saved.maps, reading.trace.maps, strict=True):
+        np.testing.assert_allclose(one.weights, other.weights, rtol=1e-2, atol=1e-3)
+        assert (one.state, one.layer_number) == (other.state, other.layer_number)
