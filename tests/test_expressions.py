@@ -32,8 +32,8 @@ LOCAL = {
     ("core.interpret.corpus", r"'\\n\\s*\\n' if split == 'paragraphs' else '\\n'"): (
         r"['\n\\s*\n', '\n']"
     ),
-    ("core.interpret.lens", "rule"): "[rule for rule, _ in (*MIXERS, *SUBSTITUTES)]",
-    ("core.pretrained.attention_recorder", "rule"): "[rule for rule, _ in (*MIXERS, *SUBSTITUTES)]",
+    ("core.interpret.lens", "rule"): "[rule for rule, _ in SUBSTITUTES]",
+    ("core.pretrained.attention_recorder", "rule"): "[rule for rule, _ in SUBSTITUTES]",
     ("core.pretrained.load", "part"): r"[r'model\.layers\.61.*', r'mtp.*', 'position_ids']",
     ("core.pretrained.model_inputs", r"f'{one}(\\b|_)'"): r"[rf'{one}(\b|_)' for one in KINDS]",
     ("core.pretrained.model_inputs", r"f'{kind}_\\d+_{side}'"): r"[r'self_\d+_keys']",

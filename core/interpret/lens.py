@@ -37,7 +37,6 @@ from core.interpret.patching import (
 from core.interpret.trace import AttentionMap, LayerKey, layer_names
 from core.models.base import hooked
 from core.pretrained import (
-    MIXERS,
     STACK,
     SUBSTITUTES,
     AttentionCall,
@@ -576,14 +575,7 @@ def _parts(
         name = "position" if positions else "segment" if "type" in own else "token"
         yield Part("embedding", value, name=name)
         return
-    around = [
-        type(model.get_submodule(name)).__name__
-        for name in _prefixes(write.name)
-        if name.startswith(f"{_block(write.name)}.")
-    ]
-    mixes = any(re.fullmatch(rule, name) for rule, _ in MIXERS for name in around) or any(
-        write.name.startswith(f"{call.name}.") for call in calls
-    )
+    mixes = any(write.name.startswith(f"{call.name}.") for call in calls)
     here: list[tuple[int, LayerKey]] = [
         (index, (call.kind, call.layer))
         for index, call in enumerate(calls)

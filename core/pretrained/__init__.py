@@ -1,7 +1,6 @@
 """Pretrained models: loading them, and reading the attention they compute on an input."""
 
 from core.pretrained.attention_recorder import (
-    MIXERS,
     NO_HEADS,
     STACK,
     SUBSTITUTES,
@@ -72,7 +71,6 @@ __all__ = [
     "Line",
     "MINILM",
     "MINILM_SHA256",
-    "MIXERS",
     "ModelInputs",
     "ModuleCall",
     "ModuleReading",

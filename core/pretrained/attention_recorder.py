@@ -18,6 +18,7 @@ Layers without softmax call a function that is linear in their values; its matri
 import inspect
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
@@ -48,7 +49,6 @@ from core.pretrained.state_layers import (
     decayed_products,
     first,
     groups_of,
-    signature_of,
     state_matrix,
 )
 
@@ -123,8 +123,10 @@ class AttentionRecorder:
     calls: list[AttentionCall] = field(default_factory=list)
     hooks: list[Any] = field(default_factory=list)
     rotations: list[tuple[Tensor, Tensor]] = field(default_factory=list)  # since the last call
-    mixer: Any = None  # the module of a state layer that runs
-    parts: list["StatePart"] = field(default_factory=list)  # its calls so far
+    # The module of a state layer that runs, what it was given, and its calls of a function so far
+    mixer: Any = None
+    entered: tuple[Any, dict[str, Any]] = ((), {})
+    parts: tuple[tuple[Any, ...], ...] = ()
 
     def record(self, module: Any, q: Any, k: Any, v: Tensor, mask: Tensor | None, out: Tensor,
                weights: Tensor | Callable[[], Tensor], options: dict[str, Any], state: str = "",
@@ -257,7 +259,8 @@ def record_attention(model: Any, with_qkv: bool = False, off: HeadSet = NO_HEADS
                 module.register_forward_hook(partial(_leave_mixer, recorder)),
             ]
             if type(module).__name__.endswith(OWN_STATE):
-                recorder.hooks += _lightning_hooks(recorder, module)
+                enter = partial(_enter_norm, recorder, module)
+                recorder.hooks.append(module.norm.register_forward_pre_hook(enter))
     recorder.hooks += own_code
     token = _RECORDER.set(recorder)
     try:
@@ -546,40 +549,25 @@ OWN_STATE = (
 
 @cache
 def state_kernels(kind: type) -> frozenset[str]:
-    """The names of `KERNELS` in the code of a class.
-
-    A convolution before another of these functions, or before attention, is no layer.
-    """
-    if not issubclass(kind, torch.nn.Module) or kind is torch.nn.Module:
-        return frozenset()
-    names = {name for method in _methods(kind) for name in method.__code__.co_names}
-    called = {name for name in names if name in KERNELS}
-    if kind.__name__.endswith(OWN_STATE):
-        called.add(OWN_STATE)
-    own = {name for name in called if name == OWN_STATE or KERNELS[name].name != CONVOLUTION.name}
-    return frozenset(called if own or kind.__name__.endswith("ShortConv") else ())
+    """The names of `KERNELS` in the code of a class. A convolution before another function is no layer."""
+    name = kind.__name__
+    called = {
+        one
+        for method in _methods(kind)
+        for one in method.__code__.co_names
+        if one in KERNELS and (name.endswith("ShortConv") or KERNELS[one].name != CONVOLUTION.name)
+    }
+    return frozenset(called | {OWN_STATE} if name.endswith(OWN_STATE) else called)
 
 
 def _run_mixer(recorder: AttentionRecorder, module: Any, args: Any, options: Any) -> None:
     if _RECORDER.get() is recorder:
-        recorder.mixer, recorder.parts = module, []
+        recorder.mixer, recorder.entered, recorder.parts = module, (args, options), ()
 
 
 def _leave_mixer(recorder: AttentionRecorder, module: Any, args: Any, output: Any) -> None:
     if _RECORDER.get() is recorder:
         recorder.mixer = None
-
-
-@dataclass(eq=False)
-class StatePart:
-    """One call of a state layer's function, what computes its weights, and the result that the layer goes on with."""
-
-    v: Float[Tensor, "B H S E"]
-    out: Float[Tensor, "B T H E"]
-    carried: Float[Tensor, "B T H E"]
-    weights: Callable[[], Tensor]
-    gated: Callable[[Tensor], Tensor]
-    result: Tensor
 
 
 def recorded_state(
@@ -597,7 +585,7 @@ def recorded_state(
         return function(*values, **options)
     # PyTorch's, where a kernel of another package runs beside it on a GPU
     plain = function.args[1] if isinstance(function, partial) else function
-    given = signature_of(plain).bind(*values, **options)
+    given = inspect.signature(plain).bind(*values, **options)
     gate, entered = given.arguments.pop(kernel.gate, None), given.arguments[kernel.values]
     calls = getattr(mixer, "n_mamba_heads", 1) if kernel.by_channel else 1  # one for each, in Zamba
     heads = partial(by_heads, axes=kernel.axes, groups=groups_of(kernel, entered, calls))
@@ -611,66 +599,51 @@ def recorded_state(
         changed = as_given(out, kernel.axes)
         return changed if gate is None else changed * torch.nn.functional.silu(gate)
 
-    out = heads(first(result))
+    out, changed = heads(first(result)), gated(heads(first(result)))
     weights = partial(state_matrix, plain, kernel, given, out.shape[2])
-    part = StatePart(heads(entered).transpose(1, 2), out, heads(before), weights, gated, gated(out))
-    parts = recorder.parts = [*recorder.parts, part]
-    if len(parts) == calls:
+    part = (heads(entered).transpose(1, 2), out, heads(before), weights, gated, changed)
+    recorder.parts = (*recorder.parts, part)
+    if len(recorder.parts) == calls:
+        v, outs, carries, matrices, finish, results = zip(*recorder.parts, strict=True)
         out, _ = recorder.record(
             mixer,
             None,
             None,
-            torch.cat([one.v for one in parts], 1),
+            torch.cat(v, 1),
             None,
-            torch.cat([one.out for one in parts], 2),
-            lambda: torch.cat([one.weights() for one in parts], 1),
-            {"carried": torch.cat([one.carried for one in parts], 2)},
+            torch.cat(outs, 2),
+            lambda: torch.cat([one() for one in matrices], 1),
+            {"carried": torch.cat(carries, 2)},
             kernel.name,
             kernel.by_channel,
         )
         *earlier, last = out.chunk(calls, 2)
-        part.result = gated(last)
-        for one, changed in zip(
-            parts, earlier, strict=False
-        ):  # whose results the layer has already
-            one.result.copy_(one.gated(changed))
-    return (part.result, *result[1:]) if isinstance(result, tuple) else part.result
+        changed = gated(last)
+        for one, of, values in zip(results, finish, earlier, strict=False):  # the layer has these
+            one.copy_(of(values))
+    return (changed, *result[1:]) if isinstance(result, tuple) else changed
 
 
-def _lightning_hooks(recorder: AttentionRecorder, module: Any) -> list[Any]:
-    """Record lightning attention, at what its norm gets."""
-    seen = dict[str, Any]()
-
-    def enter(norm: Any, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        if _RECORDER.get() is not recorder:
-            return inputs
-        sizes = (module.num_attention_heads, -1)
-        qkv = module.act_fn(seen["projected"]) * seen["mask"]
-        q, k, v = qkv.unflatten(-1, sizes).transpose(1, 2).chunk(3, -1)
-        weights = partial(decayed_products, q, k, module.slope_rate)
-        out, options = inputs[0].unflatten(-1, sizes), dict[str, Any]()
-        if seen["past"] is not None:
-            ages = torch.arange(1, out.shape[1] + 1, device=out.device)[:, None]
-            read = (q * torch.exp(-module.slope_rate * ages)) @ seen["past"]
-            options["carried"] = read.transpose(1, 2)
-        out, _ = recorder.record(module, None, None, v, None, out, weights, options, LIGHTNING)
-        return (out.flatten(-2),)
-
-    def called(_: Any, args: Any, options: dict[str, Any]) -> None:
-        mask, cache = options.get("attention_mask"), options.get("cache")
-        if _RECORDER.get() is recorder:
-            seen["mask"] = 1 if mask is None or mask.ndim != 2 else mask[:, :, None]
-            seen["past"] = None if cache is None else cache.get_linear_cache(module.layer_idx)
-
-    def projected(_: Any, args: Any, output: Tensor) -> None:
-        if _RECORDER.get() is recorder:
-            seen["projected"] = output
-
-    return [
-        module.register_forward_pre_hook(called, with_kwargs=True),
-        module.qkv_proj.register_forward_hook(projected),
-        module.norm.register_forward_pre_hook(enter),
-    ]
+def _enter_norm(
+    recorder: AttentionRecorder, module: Any, norm: Any, inputs: tuple[Tensor, ...]
+) -> Any:
+    """Record lightning attention, whose code is no function, at what its norm gets."""
+    if _RECORDER.get() is not recorder:
+        return None
+    args, options = recorder.entered
+    mask, cache, more = options.get("attention_mask"), options.get("cache"), dict[str, Tensor]()
+    qkv = module.act_fn(module.qkv_proj.forward(args[0] if args else options["hidden_states"]))
+    qkv = qkv if mask is None or mask.ndim != 2 else qkv * mask[:, :, None]
+    sizes = (module.num_attention_heads, -1)
+    q, k, v = qkv.unflatten(-1, sizes).transpose(1, 2).chunk(3, -1)
+    past = None if cache is None else cache.get_linear_cache(module.layer_idx)
+    if past is not None:
+        ages = torch.arange(1, q.shape[2] + 1, device=q.device)[:, None]
+        more["carried"] = ((q * torch.exp(-module.slope_rate * ages)) @ past).transpose(1, 2)
+    weights = partial(decayed_products, q, k, module.slope_rate)
+    out = inputs[0].unflatten(-1, sizes)
+    out, _ = recorder.record(module, None, None, v, None, out, weights, more, LIGHTNING)
+    return (out.flatten(-2),)
 
 
 @cache
@@ -779,16 +752,8 @@ OUTPUT_NAMES = (
 # By the name of the module's class; the first that matches any module of a layer. Each was looked up in the library.
 SUBSTITUTES: tuple[tuple[str, str], ...] = (
     (r"\w*CrossAttention", "cross-attention to a picture or sound that was not given"),
-    (r"\w*(MambaMixer|Mamba2Mixer|BambaMixer|H1Mixer|MambaLayer)", "a selective state space (Mamba)"),
-    (r"\w*(GatedDeltaNet|DeltaAttention)", "a gated delta rule, which is linear attention"),
-    (r"\w*(LightningAttention|LinearAttention)", "linear attention"),
-    (r"\w*RecurrentBlock", "a gated linear recurrence"),
-    (r"\w*ShortConv", "a short convolution"),
     (r"\w*(MoE|MOE|Moe)", "experts alone"), (r"\w*(MLP|Mlp)", "only a feed-forward layer"),
 )  # fmt: skip
-
-
-MIXERS = SUBSTITUTES[1:-2]
 
 
 def layer_numbers(model: Any, names: Sequence[str]) -> tuple[int, ...]:
@@ -816,59 +781,41 @@ def numbers_by_layer(model: Any, calls: Iterable[AttentionCall]) -> dict[tuple[K
 
 
 def other_layers(model: Any, calls: Sequence[AttentionCall]) -> str | None:
-    """What the stack does beside one map a layer, in sentences; None where that is all.
-
-    Layers without a map, mixers beside attention that are in no map, and several maps of a layer.
-    """
+    """What the stack does beside one map a layer, in sentences: layers without a map, and with several; None otherwise."""
     names = [call.name for call in calls]
     matches = [match for match in map(STACK.match, names) if match]
-    if not matches or not names[0].startswith(matches[0]["stack"]):
+    if not matches:
         return None
-    home = matches[0]["stack"]
-    stack, drawn = list(model.get_submodule(home)), layer_numbers(model, names)
+    home, drawn, sentences = matches[0]["stack"], layer_numbers(model, names), list[str]()
+    stack = list(model.get_submodule(home))
     if len(set(names)) < len(names) and drawn == tuple(range(len(names))):
         return _passes(names)
-    sentences: list[str] = []
     of_layer = [int(match["number"]) for match in matches if match["stack"] == home]
-    if len(set(of_layer)) < len(of_layer) == len(names):
-        sentences.append(_several(calls, of_layer))
-        drawn = tuple(sorted(set(of_layer)))
+    counts = Counter(of_layer)
+    if len(counts) < len(of_layer) == len(names):
+        drawn, several = tuple(counts), [layer for layer, count in counts.items() if count > 1]
+        start, count = of_layer.index(several[0]), counts[several[0]]
+        kinds = [call.state or "attention" for call in calls[start : start + count]]
+        sentences.append(
+            f"Layers {_ranges(several)} have {count} maps each ({', then '.join(kinds)}), which are numbered one after "
+            f"another: L{start} to L{start + count - 1} are those of layer {several[0]}."
+        )
     if len(stack) <= max(drawn):
         return None
-    does, beside = dict[str, list[int]](), dict[str, list[int]]()
+    does = dict[str, list[int]]()
     for number, layer in enumerate(stack):
-        paths = {f"{home}.{number}.{name}": one for name, one in layer.named_modules() if name}
-        classes = [
-            type(one).__name__
-            for path, one in paths.items()
-            if not any(
-                f"{name}.".startswith(f"{path}.") or path.startswith(f"{name}.") for name in names
-            )
-        ]
-        what = next(
-            (
-                what
-                for rule, what in (MIXERS if number in drawn else SUBSTITUTES)
-                if any(re.fullmatch(rule, name) for name in classes)
-            ),
-            None,
-        )
         if number not in drawn:
+            classes = [type(one).__name__ for one in layer.modules()]
+            rules = (
+                what
+                for rule, what in SUBSTITUTES
+                if any(re.fullmatch(rule, name) for name in classes)
+            )
             parts = dict.fromkeys(type(one).__name__ for one in layer.children())
-            does.setdefault(what or " and ".join(parts), []).append(number)
-        elif what is not None:
-            beside.setdefault(what, []).append(number)
+            does.setdefault(next(rules, " and ".join(parts)), []).append(number)
     if rest := sum(map(len, does.values())):
         without = "; ".join(f"{_ranges(numbers)}: {what}" for what, numbers in does.items())
         sentences.append(f"Of its {len(stack)} layers {rest} have no map ({without}).")
-    sentences += [
-        f"Beside attention there is {what} (layers {_ranges(numbers)})."
-        for what, numbers in beside.items()
-    ]
-    if beside or {what for _, what in MIXERS} & set(does):
-        sentences.append(
-            "What these pass between tokens is in no map, and so neither in rollout nor in flow."
-        )
     return " ".join(sentences) or None
 
 
@@ -887,28 +834,6 @@ def state_note(model: Any, calls: Sequence[AttentionCall]) -> str | None:
         else ""
     )
     return f"Layers without softmax ({which}) have weights that may be negative, in rows that do not sum to 1.{means}"
-
-
-def _several(calls: Sequence[AttentionCall], of_layer: Sequence[int]) -> str:
-    """Which maps are those of which layer, where some layers have several."""
-    here = [list(group) for _, group in groupby(range(len(calls)), key=of_layer.__getitem__)]
-    kinds = {tuple(calls[place].state or "attention" for place in one) for one in here}
-    if len(kinds) == 1:
-        (parts,) = kinds
-        what = "attentions" if set(parts) == {"attention"} else f"maps ({', then '.join(parts)})"
-        return (
-            f"Each of its {len(here)} layers has {len(parts)} {what}, which are numbered one after another: "
-            f"L0 to L{len(parts) - 1} are those of layer 0."
-        )
-    runs = groupby(here, key=len)
-    listed = []
-    for size, group in runs:
-        ones = list(group)
-        for part in ([one] for one in ones) if size > 1 else [ones]:
-            places = [place for one in part for place in one]
-            layers = dict.fromkeys(of_layer[place] for place in places)
-            listed.append(f"L{_ranges(places)}: layer {_ranges(layers)}")
-    return f"Some of its layers have several maps, which are numbered one after another ({'; '.join(listed)})."
 
 
 def _passes(names: Sequence[str]) -> str:

@@ -13,7 +13,6 @@ import inspect
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any
 
 import torch
@@ -236,8 +235,3 @@ def _call(
 def first(result: Any) -> Tensor:
     """The output of a function that may return its state as well."""
     return result[0] if isinstance(result, tuple) else result
-
-
-@cache
-def signature_of(function: Callable[..., Any]) -> inspect.Signature:
-    return inspect.signature(function)

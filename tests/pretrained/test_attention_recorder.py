@@ -204,15 +204,13 @@ def small(kind, **changes):
         (
             "falcon_h1",
             (0, 1, 2, 3),
-            (
-                "Each of its 2 layers has 2 maps (a selective state space (Mamba-2), then attention)",
-            ),
+            ("Layers 0–1 have 2 maps each (a selective state space (Mamba-2), then attention)",),
             "causal",
         ),
         (
             "zamba",
             tuple(range(7)),
-            ("(L0: layer 0; L1–2: layer 1; L3–4: layer 2–3; L5–6: layer 4)",),
+            ("L1 to L2 are those of layer 1.",),
             "causal",
         ),
         (
@@ -224,7 +222,7 @@ def small(kind, **changes):
         (
             "longcat_flash",
             (0, 1, 2, 3),
-            ("has 2 attentions, which are numbered one after another: L0 to L1",),
+            ("(attention, then attention), which are numbered one after another: L0 to L1",),
             "causal",
         ),
         ("pegasus_x", (0, 1, 0, 1), ("maps of the encoder are not drawn",), "causal cross"),

@@ -4,6 +4,7 @@ import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from inspect import signature
 
 import numpy as np
 import pytest
@@ -28,7 +29,7 @@ from core.pretrained.attention_recorder import record_attention
 from core.pretrained.finetune_run import saved_layers, saved_maps, trace_of
 from core.pretrained.generate import prepare_generation, score_continuation
 from core.pretrained.load import maps_bytes
-from core.pretrained.state_layers import KERNELS, SCAN, carried, signature_of, state_matrix
+from core.pretrained.state_layers import KERNELS, SCAN, carried, state_matrix
 from tests.cases import each
 from tests.pretrained.test_attention_recorder import built
 from tests.tiny_models import uneven
@@ -72,7 +73,7 @@ def checked(monkeypatch):
         before = carried(function, kernel, given)
         if kernel.by_channel:
             state = given.arguments.get(kernel.state)
-            again = signature_of(function).bind(*given.args, **given.kwargs)
+            again = signature(function).bind(*given.args, **given.kwargs)
             if isinstance(state, torch.Tensor):
                 again.arguments[kernel.state] = state.clone()
             values = given.arguments[kernel.values]
@@ -219,7 +220,7 @@ def test_a_scan_s_mean_matrix_is_the_mean_of_its_channels():
     function = vars(__import__(type(home.model).__module__, fromlist=["x"]))[SCAN].args[0]
     torch.manual_seed(2)
     for time in (1, 5, 40):
-        given = signature_of(function).bind(
+        given = signature(function).bind(
             torch.randn(2, 8, time),
             torch.randn(2, 8, time),
             -5 * torch.rand(8, 3),
@@ -242,7 +243,7 @@ def test_three_tokens_of_a_delta_rule_and_of_mamba_by_hand():
     torch.manual_seed(0)
     q, k, v = torch.nn.functional.normalize(torch.randn(3, 1, 3, 1, 4), dim=-1)
     a, b = torch.tensor([0.9, 0.5, 0.8]), torch.tensor([0.7, 0.6, 0.3])
-    given = signature_of(function).bind(q, k, v, g=a.log()[None, :, None], beta=b[None, :, None])
+    given = signature(function).bind(q, k, v, g=a.log()[None, :, None], beta=b[None, :, None])
     matrix = state_matrix(function, KERNELS["torch_chunk_gated_delta_rule"], given)[0, 0]
     (k1, k2, k3), rows = k[0, :, 0], q[0, :, 0] / 2  # the function scales queries by 1/√D
     removed = [torch.eye(4) - b[i] * torch.outer(key, key) for i, key in enumerate((k1, k2, k3))]
@@ -265,7 +266,7 @@ def test_three_tokens_of_a_delta_rule_and_of_mamba_by_hand():
     function = modeling.mamba2_chunk_scan.args[0]
     x, dt, rate = torch.randn(1, 3, 1, 2), torch.tensor([0.5, 0.2, 1.0]), -0.7
     into, out = torch.randn(2, 1, 3, 1, 4)
-    given = signature_of(function).bind(
+    given = signature(function).bind(
         x, dt[None, :, None], torch.tensor([rate]), into, out, chunk_size=2, D=torch.tensor([0.3])
     )
     matrix = state_matrix(function, KERNELS["mamba2_chunk_scan"], given)[0, 0]
