@@ -153,7 +153,7 @@ def all_heads_fact(view: TraceView) -> str:
     if len(item.keys) < 2:
         return "With a single key, every weight is 1."
     layer, head, value = strongest(view.trace, lambda weights: 1 - breadth(weights))
-    count = float(np.exp(entropy(view.trace.map(layer).weights[head : head + 1]).mean()))
+    count = float(np.exp(entropy(view.trace.map(layer).shares[head : head + 1]).mean()))
     return (
         f"Of all heads, {view.trace.name((layer, head))} is the most focused: its rows use about "
         f"{number(count)} of {len(item.keys)} keys (e^entropy); uniform attention uses all."
