@@ -542,9 +542,7 @@ def recorded_rotation(function: Callable[..., Any], *values: Any, **options: Any
 # Layers without softmax: their functions are wrapped when a model is loaded, as rotations are.
 
 
-OWN_STATE = (
-    "LightningAttention"  # its code is no function, so its matrix is computed from q, k and decay
-)
+OWN_STATE = "LightningAttention"  # its code is no function: `_enter_norm`
 
 
 @cache
@@ -586,11 +584,14 @@ def recorded_state(
     # PyTorch's, where a kernel of another package runs beside it on a GPU
     plain = function.args[1] if isinstance(function, partial) else function
     given = inspect.signature(plain).bind(*values, **options)
+    state = given.arguments.get(kernel.state.partition(":")[0])
+    if state is not None:  # the layer changes it in place, before the weights are read
+        given.arguments.update(tree_map_only(Tensor, Tensor.clone, dict(given.arguments)))
     gate, entered = given.arguments.pop(kernel.gate, None), given.arguments[kernel.values]
     calls = getattr(mixer, "n_mamba_heads", 1) if kernel.by_channel else 1  # one for each, in Zamba
     heads = partial(by_heads, axes=kernel.axes, groups=groups_of(kernel, entered, calls))
-    before = torch.zeros_like(entered)
-    if recorder.with_qkv or recorder.uniform:  # ahead of a step, which changes the state in place
+    before, adds = torch.zeros_like(entered), (state, given.arguments.get(kernel.constant))
+    if (recorder.with_qkv or recorder.uniform) and any(one is not None for one in adds):
         before = carried(plain, kernel, given)
     options.pop(kernel.gate, None)
     result = function(*values, **options)
@@ -783,14 +784,15 @@ def numbers_by_layer(model: Any, calls: Iterable[AttentionCall]) -> dict[tuple[K
 def other_layers(model: Any, calls: Sequence[AttentionCall]) -> str | None:
     """What the stack does beside one map a layer, in sentences: layers without a map, and with several; None otherwise."""
     names = [call.name for call in calls]
-    matches = [match for match in map(STACK.match, names) if match]
-    if not matches:
+    match = STACK.match(names[0]) if names else None
+    if match is None:
         return None
-    home, drawn, sentences = matches[0]["stack"], layer_numbers(model, names), list[str]()
-    stack = list(model.get_submodule(home))
+    stack, drawn = list(model.get_submodule(match["stack"])), layer_numbers(model, names)
+    sentences = list[str]()
     if len(set(names)) < len(names) and drawn == tuple(range(len(names))):
         return _passes(names)
-    of_layer = [int(match["number"]) for match in matches if match["stack"] == home]
+    others = [one for one in map(STACK.match, names) if one and one["stack"] == match["stack"]]
+    of_layer = [int(one["number"]) for one in others]
     counts = Counter(of_layer)
     if len(counts) < len(of_layer) == len(names):
         drawn, several = tuple(counts), [layer for layer, count in counts.items() if count > 1]
