@@ -306,7 +306,7 @@ class Attribution:
 
 
 @dataclass(frozen=True, eq=False)
-class _Write:
+class Write:
     """What one run of a module gave, and the zero added to it; `heads` are W_O's inputs, `calls` those so far."""
 
     name: str
@@ -317,16 +317,33 @@ class _Write:
 
 
 @dataclass(eq=False)
-class _Stream:
+class HeldStream:
     """One pass along the residual stream: what modules gave, in order, and biases with what they are part of.
 
-    `transformed` is the output of the last matrix after the layers.
+    `transformed` is the output of the last matrix after the layers. With `rows` it is followed at these tokens alone,
+    and on to the queries, keys and values of every layer.
     """
 
-    writes: list[_Write] = field(default_factory=list)
+    writes: list[Write] = field(default_factory=list)
     biases: list[tuple[str, Tensor, Tensor]] = field(default_factory=list)
     calls: int = 0
     transformed: Tensor | None = None
+    rows: Sequence[int] | None = None
+
+    def take(self, states: Tensor) -> Tensor:
+        """The states at the rows that are followed."""
+        return states if self.rows is None else states.index_select(-2, self._at(states))
+
+    def put(self, states: Tensor, taken: Tensor) -> Tensor:
+        """The states, without their gradient, with others at these rows."""
+        if self.rows is None:
+            return taken
+        return states.detach().index_copy(-2, self._at(states), taken)
+
+    def _at(self, states: Tensor) -> Tensor:
+        assert self.rows is not None
+        at = [row for row in self.rows if row < states.shape[-2]]
+        return torch.tensor(at, dtype=torch.long, device=states.device)
 
 
 def attribute_logit(baseline: Baseline, output: int, contrast: int | None = None) -> Attribution:
@@ -357,10 +374,13 @@ def attribute_passes(
             "alone, so what each writes is unknown. Take a model such as GPT-2, Llama or T5.",
         )
     yield None
-    stream, of_logit = _Stream(), replace(baseline, id=output, quantity="logit", contrast=contrast)
+    stream, of_logit = (
+        HeldStream(),
+        replace(baseline, id=output, quantity="logit", contrast=contrast),
+    )
     try:
         passed, _ = forward(
-            pretrained, batch, probe=True, hooks=_hold(pretrained.model, calls, stream)
+            pretrained, batch, probe=True, hooks=hold_stream(pretrained.model, calls, stream)
         )
     except PretrainedError as error:  # a hook changed what the family's code needs
         raise PretrainedError(NO_SUM.format(pretrained.name)) from error
@@ -384,7 +404,7 @@ def attribute_passes(
 
 
 def _stream_parts(
-    model: Any, calls: Sequence[AttentionCall], stream: _Stream, logit: Tensor
+    model: Any, calls: Sequence[AttentionCall], stream: HeldStream, logit: Tensor
 ) -> list[Part]:
     """The parts of a logit, by its gradient along the residual stream; an encoder's parts have none."""
     if not logit.requires_grad:
@@ -396,8 +416,10 @@ def _stream_parts(
     )
     sums: dict[Part, float] = defaultdict(float)  # by the part without its value
     for write, slope in zip(stream.writes, slopes, strict=False):
-        for part in [] if slope is None else _parts(model, calls, write, slope):
-            sums[replace(part, value=0.0)] += part.value
+        if slope is not None:
+            values = shares_of(calls, write, slope[None])[0].tolist()
+            for part, value in zip(parts_of(model, calls, write), values, strict=True):
+                sums[part] += value
     return [
         *(replace(part, value=value) for part, value in sums.items()),
         *(
@@ -424,16 +446,19 @@ def _block(name: str) -> str:
     return f"{match['stack']}.{match['number']}" if match else name.rpartition(".")[0]
 
 
-def _hold(
-    model: Any, calls: Sequence[AttentionCall], stream: _Stream
+def hold_stream(
+    model: Any, calls: Sequence[AttentionCall], stream: HeldStream
 ) -> AbstractContextManager[None]:
     """Cut every gradient but that along the residual stream, and hold the scales of its norms and the last gate.
 
     Of the layers all modules with matrices of their own are cut, so that what is left is the stream itself, norms, and
-    numbers that a part is multiplied by.
+    numbers that a part is multiplied by; what a `HeldStream` with rows follows beside it is cut at each W_O.
     """
     blocks = tuple({f"{_block(call.name)}." for call in calls})
-    outputs = {call.output for call in calls}
+    outputs = dict[Any, list[int]]()  # the calls so far at each of its runs
+    for index, call in enumerate(calls):
+        outputs.setdefault(call.output, []).append(index + 1)
+    attentions = tuple(f"{call.name}." for call in calls)
     around = {name for call in calls for name in _prefixes(call.name)}  # they give on the stream
     last = output_embeddings(model)
 
@@ -445,6 +470,13 @@ def _hold(
             if "Norm" in type(module).__name__:
                 yield module.register_forward_pre_hook(partial(_gated, stream))
                 yield module.register_forward_hook(partial(_held, stream))
+            elif (
+                stream.rows is not None
+                and module not in outputs
+                and f"{name}.".startswith(attentions)
+            ):
+                if isinstance(getattr(module, "weight", None), Tensor) and not _embeds(module):
+                    yield module.register_forward_hook(partial(_projected, stream))
             elif (
                 module in outputs
                 or _embeds(module)
@@ -461,7 +493,7 @@ def _hold(
                     )
                 )
             ):
-                yield module.register_forward_hook(partial(_cut, stream, name, module in outputs))
+                yield module.register_forward_hook(partial(_cut, stream, name, outputs.get(module)))
             elif isinstance(module, nn.Linear) and not inside and module is not last:
                 yield module.register_forward_hook(partial(_transformed, stream))
 
@@ -480,30 +512,47 @@ def _prefixes(name: str) -> list[str]:
 
 
 def _cut(
-    stream: _Stream, name: str, attends: bool, module: nn.Module, inputs: Any, output: Any
+    stream: HeldStream,
+    name: str,
+    runs: list[int] | None,
+    module: nn.Module,
+    inputs: Any,
+    output: Any,
 ) -> Any:
     """The same output without its gradient, with probes of zeros added."""
 
     def detached(values: Tensor) -> Tensor:
         if not values.is_floating_point():
             return values
-        probe = torch.zeros_like(values, requires_grad=True)
-        heads = inputs[0].detach() if attends else None
-        stream.writes.append(_Write(name, values.detach(), probe, heads, stream.calls))
-        return values.detach() + probe
+        taken = stream.take(values.detach())
+        probe = torch.zeros_like(taken, requires_grad=True)
+        heads = None if runs is None else stream.take(inputs[0].detach())
+        stream.writes.append(Write(name, taken, probe, heads, stream.calls))
+        return stream.put(values, taken + probe)
 
-    stream.calls += attends
+    if runs:
+        stream.calls = runs.pop(0)
     return tree_map_only(Tensor, detached, output)
 
 
-def _transformed(stream: _Stream, linear: nn.Linear, inputs: Any, output: Tensor) -> None:
+def _projected(stream: HeldStream, module: Any, inputs: Any, output: Any) -> Tensor | None:
+    """The output of a matrix that makes queries, keys or values, followed at the rows alone."""
+    if not isinstance(output, Tensor) or len(inputs) != 1 or output.ndim != 3:
+        return None
+    taken = module.forward(stream.take(inputs[0]))
+    if getattr(module, "bias", None) is not None and taken.requires_grad:
+        stream.biases.append(("projection", module.bias.detach(), taken))
+    return stream.put(output, taken)
+
+
+def _transformed(stream: HeldStream, linear: nn.Linear, inputs: Any, output: Tensor) -> None:
     """Note what a matrix after the layers gives, and its bias."""
     stream.transformed = output
     if linear.bias is not None and output.requires_grad:
         stream.biases.append(("transform", linear.bias.detach(), output))
 
 
-def _gated(stream: _Stream, norm: nn.Module, inputs: Any) -> tuple[Tensor, ...] | None:
+def _gated(stream: HeldStream, norm: nn.Module, inputs: Any) -> tuple[Tensor, ...] | None:
     """The same input, whose gradient is that of z times a constant, where it is an activation of the matrix's z."""
     x, z = inputs[0] if inputs else None, stream.transformed
     if (
@@ -520,26 +569,29 @@ def _close(values: Tensor, others: Tensor) -> bool:
     return bool((values - others).abs().max() <= SAME * others.abs().max())
 
 
-def _held(stream: _Stream, norm: Any, inputs: Any, output: Tensor) -> Tensor | None:
+def _held(stream: HeldStream, norm: Any, inputs: Any, output: Tensor) -> Tensor | None:
     """The same output, whose gradient is that of a norm with a constant scale; None for other modules."""
     x: Any = inputs[0] if inputs else None
     floats = all(isinstance(one, Tensor) and one.is_floating_point() for one in (x, output))
-    if not floats or x.shape != output.shape or not x.numel():
+    if not floats or x.shape != output.shape:
         return None
-    scaled = _scaled_copy(norm, x, output.detach())
+    alone = stream if x.ndim < 4 else HeldStream()  # a norm of heads has all tokens
+    x, whole = alone.take(x), output
+    output = alone.take(output.detach())
+    scaled = _scaled_copy(norm, x, output) if x.numel() else None  # a head that reads one row
     if scaled is None or not scaled.requires_grad:
         return None
-    held = output.detach() + scaled - scaled.detach()
+    held = output + scaled - scaled.detach()
     if getattr(norm, "bias", None) is not None:
         stream.biases.append(("norm", norm.bias.detach(), held))
-    return held
+    return alone.put(whole, held)
 
 
 def _scaled_copy(norm: Any, x: Tensor, output: Tensor) -> Tensor | None:
     """scale · gain · x, or gain · (x − mean), of a layer or RMS norm with its own scale as a constant."""
     gain, bias = getattr(norm, "weight", None), getattr(norm, "bias", None)
     gain = torch.ones(x.shape[-1]) if gain is None else gain.detach()
-    if gain.shape != x.shape[-1:]:  # a norm of channels
+    if gain.shape != x.shape[-gain.ndim :]:  # a norm of channels; Cohere's has a gain for each head
         return None
     linear = output if bias is None else output - bias.detach()
     # A layer norm, an RMS norm, Gemma's and Nemotron's.
@@ -554,27 +606,38 @@ def _scaled_copy(norm: Any, x: Tensor, output: Tensor) -> Tensor | None:
     return None
 
 
-def _parts(
-    model: Any, calls: Sequence[AttentionCall], write: _Write, slope: Tensor
-) -> Iterator[Part]:
-    """What a module wrote towards the logit; an output projection by its heads, and its bias."""
+def shares_of(
+    calls: Sequence[AttentionCall], write: Write, slopes: Float[Tensor, "N ... C"]
+) -> Float[Tensor, "N P"]:
+    """What each of `parts_of` a module's write adds to N numbers with these slopes."""
+    if write.heads is None:
+        return (slopes * write.output).flatten(1).sum(1, keepdim=True)
+    call = calls[write.calls - 1]
+    matrix, slopes = output_matrix(call), slopes.cpu()
+    assert matrix is not None
+    inputs = write.heads.cpu().reshape(*slopes.shape[1:-1], *matrix.shape[:2])
+    shares = torch.einsum("...he,hec,n...c->nh", inputs, matrix, slopes)
+    if (bias := getattr(call.output, "bias", None)) is None:
+        return shares
+    added = (slopes * bias.detach().cpu()).flatten(1).sum(1, keepdim=True)
+    return torch.cat([shares, added], 1)
+
+
+def parts_of(model: Any, calls: Sequence[AttentionCall], write: Write) -> list[Part]:
+    """What a module wrote, without values; an output projection by its heads, and its bias."""
     if write.heads is not None:
         call = calls[write.calls - 1]
         key, matrix = (call.kind, call.layer), output_matrix(call)
         assert matrix is not None
-        inputs = write.heads.cpu().reshape(*slope.shape[:-1], *matrix.shape[:2])
-        by_head = torch.einsum("...he,hec,...c->h", inputs, matrix, slope.cpu())
-        yield from (Part("head", float(value), key, head) for head, value in enumerate(by_head))
-        if (bias := getattr(call.output, "bias", None)) is not None:
-            yield Part("bias", float((slope * bias).sum()), key)
-        return
-    value, match = float((slope * write.output).sum()), STACK.match(write.name)
+        heads = [Part("head", 0.0, key, head) for head in range(len(matrix))]
+        biased = getattr(call.output, "bias", None) is not None
+        return [*heads, Part("bias", 0.0, key)] if biased else heads
+    match = STACK.match(write.name)
     if _embeds(model.get_submodule(write.name)) and match is None:
         own = write.name.rpartition(".")[2].lower()
         positions = "pos" in own or own == "wpe"
         name = "position" if positions else "segment" if "type" in own else "token"
-        yield Part("embedding", value, name=name)
-        return
+        return [Part("embedding", 0.0, name=name)]
     mixes = any(write.name.startswith(f"{call.name}.") for call in calls)
     here: list[tuple[int, LayerKey]] = [
         (index, (call.kind, call.layer))
@@ -586,7 +649,7 @@ def _parts(
     if listed := BESIDE.match(write.name):
         place = (calls[int(listed["number"])].kind, calls[int(listed["number"])].layer)
     name = "" if place is not None or match is None else f"L{match['number']}"
-    yield Part("mixer" if mixes else "feed-forward", value, place, name=name)
+    return [Part("mixer" if mixes else "feed-forward", 0.0, place, name=name)]
 
 
 # When a model decides: tokens through its layers at one position, and the named parts of a logit.
