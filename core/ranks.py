@@ -1,4 +1,4 @@
-"""Rank correlations of two lists of numbers; None for fewer than 3 values, or where all of a list are equal.
+"""Correlations of two lists of numbers; None for fewer than 3 values, or where all of a list are equal.
 
 Not by scipy.stats, of which a server would hold 20 MB.
 """
@@ -15,6 +15,11 @@ def kendall(first: Float[np.ndarray, " N"], second: Float[np.ndarray, " N"]) -> 
 def spearman(first: Float[np.ndarray, " N"], second: Float[np.ndarray, " N"]) -> float | None:
     """Spearman's ρ, the correlation of the ranks; equal values share the mean of theirs."""
     return _cosine(_signs(first).sum(1), _signs(second).sum(1))  # ranks about 0, in steps of 2
+
+
+def pearson(first: Float[np.ndarray, " N"], second: Float[np.ndarray, " N"]) -> float | None:
+    """Pearson's r, the correlation of the values themselves."""
+    return _cosine(first - first.mean(), second - second.mean())
 
 
 def _signs(values: np.ndarray) -> np.ndarray:

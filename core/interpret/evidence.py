@@ -398,10 +398,17 @@ def value_norms(call: AttentionCall) -> Float[np.ndarray, "H T S"] | None:
         for one in call.module.children()
     ):
         return None
-    factors = torch.where(out == 0, 0.0, gated / out).transpose(0, 1)  # (H, T, E)
+    factors = output_gates(call).transpose(0, 1)
     root = torch.linalg.qr(matrix.mT).R.mT  # (H, E, E), which keeps the lengths of x W_O
     rows = [((factor[:, None] * values) @ root).norm(dim=-1) for factor in factors.unbind(1)]
     return to_numpy(torch.stack(rows, 1))
+
+
+def output_gates(call: AttentionCall) -> Float[Tensor, "T H E"]:
+    """What multiplies each number of the heads' outputs before W_O: 1 but for a gate or a norm."""
+    assert call.out is not None and call.gated is not None
+    out, gated = call.out[0].detach(), call.gated[0].detach()
+    return torch.where(out == 0, 0.0, gated / out)
 
 
 def output_matrix(call: AttentionCall) -> Float[Tensor, "H E C"] | None:
