@@ -458,8 +458,14 @@ def hold_stream(
     outputs = dict[Any, list[int]]()  # the calls so far at each of its runs
     for index, call in enumerate(calls):
         outputs.setdefault(call.output, []).append(index + 1)
-    attentions = tuple(f"{call.name}." for call in calls)
-    around = {name for call in calls for name in _prefixes(call.name)}  # they give on the stream
+    attentions = tuple(f"{call.name}." for call in calls if not call.state)
+    # They give on the stream; a state layer whose W_O is unknown is cut as a whole
+    around = {
+        name
+        for call in calls
+        for name in _prefixes(call.name)
+        if name != call.name or not call.state or call.output is not None
+    }
     last = output_embeddings(model)
 
     def hooks() -> Iterator[RemovableHandle]:
@@ -537,7 +543,7 @@ def _cut(
 
 def _projected(stream: HeldStream, module: Any, inputs: Any, output: Any) -> Tensor | None:
     """The output of a matrix that makes queries, keys or values, followed at the rows alone."""
-    if not isinstance(output, Tensor) or len(inputs) != 1 or output.ndim != 3:
+    if not isinstance(output, Tensor) or len(inputs) != 1 or output.shape[:-2] != (1,):
         return None
     taken = module.forward(stream.take(inputs[0]))
     if getattr(module, "bias", None) is not None and taken.requires_grad:
@@ -575,7 +581,8 @@ def _held(stream: HeldStream, norm: Any, inputs: Any, output: Tensor) -> Tensor 
     floats = all(isinstance(one, Tensor) and one.is_floating_point() for one in (x, output))
     if not floats or x.shape != output.shape:
         return None
-    alone = stream if x.ndim < 4 else HeldStream()  # a norm of heads has all tokens
+    # A norm of heads is held at all tokens
+    alone = stream if x.ndim == 2 or x.ndim == 3 and len(x) == 1 else HeldStream()
     x, whole = alone.take(x), output
     output = alone.take(output.detach())
     scaled = _scaled_copy(norm, x, output) if x.numel() else None  # a head that reads one row

@@ -362,23 +362,17 @@ class _Splitter:
                 share = (slope * bias).flatten(1).sum(1).cpu()
                 sums[self._source(Part(role, 0.0))] += share
             biased.append(share)
+        own = vector.detach().cpu()
+        largest = max(float(one.norm()) for one in (own, *sums.values()))
         for (writes, biases, states, _), slope in zip(self.starts, slopes, strict=True):
-            if slope is None:
-                continue
-            rest = (slope * states).flatten(1).sum(1).cpu()
-            rest = rest - sum([*written[:writes], *biased[:biases]])
-            if (
-                rest.norm() > ADDS_UP * vector.norm()
-            ):  # patches, convolutions, a tensor of positions
-                other_ones = any(source.part == "embedding" for source in sums)
-                name = "other embeddings" if other_ones else "embedding"
-                sums[Source("embedding", name)] += rest
-        total = sum(sums.values(), torch.zeros(len(vector)))
-        largest = max(
-            float(vector.detach().norm()), *(float(one.norm()) for one in sums.values()), 1e-30
-        )
+            # Patches, convolutions, a tensor of positions: what enters the layers and no embedding wrote
+            if slope is not None and (own - sum(sums.values())).norm() > ADDS_UP * largest:
+                rest = (slope * states).flatten(1).sum(1).cpu()
+                rest = rest - sum([*written[:writes], *biased[:biases]])
+                several = any(source.part == "embedding" for source in sums)
+                sums[Source("embedding", "other embeddings" if several else "embedding")] += rest
         reject_if(
-            not float((total - vector.detach().cpu()).norm()) <= ADDS_UP * largest,
+            not (own - sum(sums.values())).norm() <= ADDS_UP * largest,
             NO_SPLIT.format(self.pretrained.name),
         )
         named = {source: replace(source, modules=tuple(modules[source])) for source in sums}
@@ -411,9 +405,9 @@ class _Splitter:
         """What each head adds along a slope by reading each token."""
         call = self.calls[write.calls - 1]
         matrix, gates = output_matrix(call), call.gated
-        if call.state or matrix is None or gates is None or len(gates) != 1:
+        rows = [row for row in self.stream.rows or () if row < call.weights.shape[2]]
+        if call.state or matrix is None or gates is None or slope.shape[:-1].numel() != len(rows):
             return {}
-        rows = [row for row in self.stream.rows or () if row < gates.shape[1]]
         values = repeat_heads(call.v, len(matrix))[0].detach()
         weights = call.weights[0, :, rows, : values.shape[1]].detach()
         toward = torch.einsum("rc,hec->rhe", slope.flatten(0, -2).cpu(), matrix)

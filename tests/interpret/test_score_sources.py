@@ -29,6 +29,7 @@ from tests.tiny_models import HEADS, given, plain, tiny, uneven
 FAMILIES = (
     "gpt2", "llama", "gemma2", "gemma3_text", "qwen3", "deepseek_v3", "bert", "t5", "qwen3_next", "granite",
     "gpt_neox", "olmo2", "falcon_h1", "mixtral", "modernbert", "vit", "whisper", "opt", "bloom", "albert", "cohere",
+    "chameleon", "zamba", "mlcd",
 )  # fmt: skip
 
 
@@ -280,6 +281,7 @@ def test_removals_are_random_and_their_agreement_has_an_interval():
         ("qwen3_next", (0, 1, 6, 3), "has no queries and keys"),
         ("gemma3n_text", (1, 1, 6, 3), "no sum of what its embeddings"),
         ("xlnet", (1, 1, 6, 3), "no sum of what its embeddings"),
+        ("fsmt", (1, 1, 6, 3), "no sum of what its embeddings"),
         ("diffllama", (1, 1, 6, 3), "what each writes is unknown"),
     ],
 )
