@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -55,7 +55,7 @@ from core.tokens import CONTINUES
 # A question to a model, and its baseline: the full model's answer, with which ablations are compared.
 
 
-Quantity = Literal["probability", "logit", "difference"]
+Quantity = Literal["probability", "logit", "difference", "log-probability", "kl"]
 CONFIDENT = 0.95  # a probability above which the softmax is so flat that it hardly moves
 
 
@@ -64,9 +64,10 @@ class Question:
     """The inputs of a model, and the target value in its answer.
 
     `position` answers (None: the last or the masked one). `output` is the target class or token (None: the likeliest).
-    `quantity` is its probability, its logit, or its logit minus that of `contrast` (None: the likeliest other one);
-    with None it is the probability, or the logit where the likeliest has more than 0.95. An embedding has none of
-    these: its target value is the cosine with the embedding of `against`, or with its own baseline where that is empty.
+    `quantity` is its probability, the natural logarithm of that, its logit, or its logit minus that of `contrast` (None:
+    the likeliest other one); "kl" is minus the KL divergence of the changed answer from the full model's, in nats. None
+    is the probability, or the logit where the likeliest has more than 0.95. An embedding has none of these: its target
+    value is the cosine with the embedding of `against`, or with its own baseline where that is empty.
     """
 
     inputs: ModelInputs
@@ -109,7 +110,10 @@ class Baseline:
         return answer_of(self.pretrained, batch, output, self.question.position)
 
     def target_value(self, answer: Answer) -> Tensor:
-        """The target value of an answer: a probability, a logit, a difference of two logits, or a cosine."""
+        """The target value of an answer: a number by the question's quantity, or a cosine."""
+        if answer.logits is not None and self.quantity == "kl":
+            full, changed = (one.logits.log_softmax(-1) for one in (self.answer, answer))
+            return -(full.exp() * (full - changed))[full > -torch.inf].sum()
         if answer.logits is not None:
             values = quantity_values(answer, self.quantity)
             return (
@@ -160,6 +164,10 @@ def ask(pretrained: Pretrained, question: Question) -> Baseline:
     batch, source, target, _ = encode(pretrained, question.inputs)
     length, named = len(target or source), (question.output, question.contrast)
     reject_if(
+        question.quantity not in (None, *get_args(Quantity)),
+        f"There is no quantity {question.quantity!r}; take one of {', '.join(get_args(Quantity))}.",
+    )
+    reject_if(
         question.position is not None and not -length <= question.position < length,
         f"The sequence has no position {question.position}; its {length} positions are 0 to "
         f"{length - 1}.",
@@ -197,8 +205,10 @@ def ask(pretrained: Pretrained, question: Question) -> Baseline:
 
 
 def quantity_values(answer: Answer, quantity: Quantity) -> Tensor:
-    """The probabilities, or the logits, of every class or token (V,)."""
-    return answer.probabilities if quantity == "probability" else answer.logits
+    """The probabilities, their logarithms, or the logits, of every class or token (V,)."""
+    if quantity == "log-probability":
+        return answer.logits.log_softmax(-1)
+    return answer.probabilities if quantity in ("probability", "kl") else answer.logits
 
 
 def default_quantity(answer: Answer) -> Quantity:

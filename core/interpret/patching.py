@@ -207,11 +207,7 @@ class PatchSource:
         tokens = [Replacement(block, token, states) for token in range(len(states))]
         feeds = [Replacement(inner, None, self.states[inner][0])] if inner in self.states else []
         parts = [*heads, *tokens, *feeds]
-        length = max(len(self.base.source), len(self.base.target or ()))
-        try:
-            values = rerun_rows(self.base, parts, max(1, min(ROWS, NUMBERS // length**2)))
-        except PretrainedError:  # a model that takes one input at a time
-            values = rerun_rows(self.base, parts, 1)
+        values = rerun_rows(self.base, parts)
         of_heads, of_tokens, of_inner = np.split(
             self.pair.recovered(np.array(values)), [len(heads), len(heads) + len(tokens)]
         )
@@ -373,12 +369,21 @@ def estimate_heads(source: PatchSource) -> dict[LayerKey, Float[np.ndarray, " H"
 
 
 def rerun_rows(
-    baseline: Baseline, changes: Sequence[Patch | Replacement], rows: int
+    baseline: Baseline, changes: Sequence[Patch | Replacement], measured: Baseline | None = None
 ) -> list[float]:
-    """The target value with each change, as in `rerun_answers`."""
-    return [
-        float(baseline.target_value(answer)) for answer in rerun_answers(baseline, changes, rows)
-    ]
+    """The target value with each change, or that of another question, `measured`; as many changes at once as fit.
+
+    PretrainedError as in `forward`.
+    """
+    length = max(len(baseline.source), len(baseline.target or ()))
+    value = (measured or baseline).target_value
+    rows = max(1, min(ROWS, NUMBERS // length**2))
+    try:
+        return [float(value(answer)) for answer in rerun_answers(baseline, changes, rows)]
+    except PretrainedError:  # a model that takes one input at a time
+        if rows == 1:
+            raise
+        return [float(value(answer)) for answer in rerun_answers(baseline, changes, 1)]
 
 
 def rerun_answers(
