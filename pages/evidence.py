@@ -1,4 +1,4 @@
-"""Evidence: beside the weights what a head writes, its gradient, rollout and flow, and what the answer loses."""
+"""Evidence: what the answer owes to each head, by six ways to take it away, and its weights beside other measures."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -9,17 +9,39 @@ import numpy as np
 import streamlit as st
 
 import dashboard.page as lab
-from core.interpret import evidence, trace as flow
-from core.pretrained import HeadSet, ModelInputs, PretrainedError, Reading, display_names, with_sink
+from core.interpret import evidence, interventions, trace as flow
+from core.interpret.corpus import CorpusConfig, has_training_data, inputs_of, shorten
+from core.pretrained import (
+    HeadSet,
+    ModelInputs,
+    Pretrained,
+    PretrainedError,
+    Reading,
+    display_names,
+    model_inputs,
+    reject_if,
+    with_sink,
+)
+from core.pretrained.finetune import LAB
 from core.ranks import kendall
 from dashboard.draw import evidence as draw
+from dashboard.draw.two_models import SECOND
 
-WITHOUT_HEADS, WITHOUT_TOKENS = "evidence:heads", "evidence:tokens"  # names of measurements
+# Names of measurements
+WITHOUT_HEADS, WITHOUT_TOKENS, MEANS = "evidence:heads", "evidence:tokens", "evidence:means"
+MEAN_TEXTS = 30  # of a corpus: with all 300 the writer's effects change by at most 0.1 of 4.8
+CORPORA = {
+    "own": "The lab's sentences",
+    "training": "Its training data",
+    "texts": "Your own texts",
+}
 QUANTITIES: dict[str, evidence.Quantity | None] = {
     "automatic": None,
     "probability": "probability",
     "logit": "logit",
     "logit difference": "difference",
+    "log-probability": "log-probability",
+    "KL divergence": "kl",
 }
 
 
@@ -48,10 +70,38 @@ class Controls(lab.Fields, page="evidence"):
         "Measured as",
         options=QUANTITIES.keys(),
         help="A probability changes little near 0 and 1; a logit, the number before the softmax, still changes. "
-        "The difference of two logits leaves out what changes all of them. Automatic: the probability, or "
-        "the logit where the most likely has more than 0.95.",
+        "The difference of two logits, the lead of the answer over a named other, leaves out what changes all of "
+        "them. The KL divergence is of all answers from those of the full model. Automatic: the probability, or the "
+        "logit where the most likely has more than 0.95.",
         also=lambda c: {"width": lab.room(170)},
     )
+    ways: tuple[str, ...]
+    way = lab.Segmented[str](
+        "Without its information",
+        lambda c: {way: interventions.BY_KEY[way].name for way in c.ways},
+        "zero",
+        help="Each way asks another question. "
+        + " ".join(f"**{way.name}**: {way.asks}" for way in interventions.WAYS)
+        + " Above 0 the head helps the answer, by every way.",
+        also={"wrap": True},
+    )
+    usual: str
+    second = lab.Text(
+        "Second text",
+        lambda c: c.usual,
+        of=lambda c: c.usual,
+        help="What a head writes on it is resampled, or gets what the head writes on the first text. A text that "
+        "differs in one word asks for that difference.",
+    )
+    corpora: tuple[str, ...]
+    corpus = lab.Select[str](
+        "Mean over",
+        lambda c: {name: CORPORA[name] for name in c.corpora},
+        lambda c: c.corpora[0],
+        of=lambda c: c.corpora,
+        help=f"The mean output of a head is over all tokens of the first {MEAN_TEXTS} of these texts.",
+    )
+    lines = lab.Text("Your texts, one a line", lines=True).optional(lambda c: c.corpus == "texts")
     pin, strip = lab.CellField("pin"), lab.CellField("strip")
     off = lab.MultiSelect[str](
         "Switched off as well",
@@ -69,6 +119,10 @@ class Case:
     reading: Reading
     question: evidence.Question
     baseline: evidence.Baseline | None
+    way: str = "zero"
+    ways: tuple[str, ...] = ()
+    second: evidence.Question | None = None  # both None where the model reads no text
+    corpus: CorpusConfig | None = None
 
     @property
     def key(self) -> tuple[lab.ModelRef, evidence.Question]:
@@ -124,36 +178,75 @@ def draw_controls(choice: lab.ModelChoice) -> Case:
         question = replace(
             question, against=Controls.draw("against", into=lab.HERE).against.strip()
         )
-    elif model.head != "none":
+    ways = ways_of(model)
+    word, second, corpus, way = None, None, None, "zero"
+    with st.container(horizontal=True, vertical_alignment="bottom"):
         with st.popover("What is measured", icon=":material/tune:"):
-            if model.head == "masked":
-                word = Controls.draw("word", into=lab.HERE, choice=choice).word
-                question = evidence.Question(choice.masked(word))
-            elif model.head not in ("classify", "span"):
-                own = (
-                    lab.baseline_of(ref, question).answer.position
-                    if model.head == "label"
-                    else None
-                )
-                given = {"reading": choice.reading, "masked": own}
-                position = Controls.draw("position", into=lab.HERE, **given).position
-                question = replace(question, position=position)
-            baseline = lab.baseline_of(ref, question)
-            output = Controls.draw("output", into=lab.HERE, ref=ref, baseline=baseline).output
-            if output is not None and output != baseline.id:
-                baseline = lab.baseline_of(ref, replace(question, output=output))
-            question = replace(
-                question,
-                output=output,
-                quantity=QUANTITIES[Controls.draw("quantity", into=lab.HERE).quantity],
-            )
-            if question.quantity == "difference":
-                drawn = Controls.draw("contrast", into=lab.HERE, ref=ref, baseline=baseline)
-                contrast = drawn.contrast
-                question = replace(question, contrast=contrast)
+            if model.head != "none":
+                if model.head == "masked":
+                    word = Controls.draw("word", into=lab.HERE, choice=choice).word
+                    question = evidence.Question(choice.masked(word))
+                question = _draw_question(choice, model, question)
+            if model.reads_text and ways:
+                second, corpus = _draw_texts(choice, question, word)
+        if ways:
+            way = Controls.draw("way", into=lab.HERE, ways=ways).way
     same = question.inputs == choice.inputs
     reading = choice.reading if same else lab.reading_of(ref, question.inputs)
-    return Case(ref, reading, question, lab.baseline_of(ref, question))
+    baseline = lab.baseline_of(ref, question)
+    return Case(ref, reading, question, baseline, way, ways, second, corpus)
+
+
+def ways_of(model: Pretrained) -> tuple[str, ...]:
+    """The ways that a model's heads can be taken away by: a mean and a second text are of texts, a direct term of a token."""
+    if not model.recordable:
+        return ()
+    without = set() if model.head in ("next", "masked", "seq2seq") else {"direct"}
+    if not model.reads_text:
+        without |= {way.key for way in interventions.WAYS if way.needs != "nothing"}
+    return tuple(way for way in interventions.BY_KEY if way not in without)
+
+
+def _draw_question(
+    choice: lab.ModelChoice, model: Pretrained, question: evidence.Question
+) -> evidence.Question:
+    ref = choice.ref
+    if model.head not in ("masked", "classify", "span"):
+        own = lab.baseline_of(ref, question).answer.position if model.head == "label" else None
+        given = {"reading": choice.reading, "masked": own}
+        position = Controls.draw("position", into=lab.HERE, **given).position
+        question = replace(question, position=position)
+    baseline = lab.baseline_of(ref, question)
+    output = Controls.draw("output", into=lab.HERE, ref=ref, baseline=baseline).output
+    if output is not None and output != baseline.id:
+        baseline = lab.baseline_of(ref, replace(question, output=output))
+    question = replace(
+        question,
+        output=output,
+        quantity=QUANTITIES[Controls.draw("quantity", into=lab.HERE).quantity],
+    )
+    if question.quantity == "difference":
+        drawn = Controls.draw("contrast", into=lab.HERE, ref=ref, baseline=baseline)
+        question = replace(question, contrast=drawn.contrast)
+    return question
+
+
+def _draw_texts(
+    choice: lab.ModelChoice, question: evidence.Question, word: int | None
+) -> tuple[evidence.Question, CorpusConfig]:
+    """The same question to the second text, in which the same word is masked, and the corpus of the mean."""
+    name, text = choice.ref.name, choice.inputs.text
+    example = text == model_inputs.text_of(name)
+    usual = SECOND.get(name, SECOND[""]) if example else text
+    inputs = ModelInputs(Controls.draw("second", into=lab.HERE, usual=usual).second)
+    inputs = replace(choice, inputs=inputs).masked(word)
+    second = interventions.second_question(lab.baseline_of(choice.ref, question), inputs)
+    trained = f"{LAB}{name}" if choice.ref.source == "lab" else ""
+    corpora = ("training", "own", "texts") if has_training_data(trained) else ("own", "texts")
+    drawn = Controls.draw("corpus", "lines", into=lab.HERE, corpora=corpora)
+    return second, CorpusConfig(
+        trained or "minilm", drawn.corpus, drawn.lines or "", count=MEAN_TEXTS
+    )
 
 
 # What is measured of the answer, for all sessions.
@@ -199,43 +292,97 @@ def panel(label: str, opened: bool) -> lab.Place:
 Answers = Mapping[int | None, Mapping[str, float]]  # values by WAYS
 
 
+def by_way(case: Case, way: str) -> Mapping[interventions.HeadKey, float]:
+    """The effects of the heads that are measured so far; PretrainedError where they cannot be, by this way."""
+    baseline, about, given = case.baseline, list[Any](case.key), dict[str, Any]()
+    assert baseline is not None
+    needs = interventions.BY_KEY[way].needs
+    if needs == "a mean":
+        texts, _ = lab.shared(inputs_of, case.corpus)
+        short = shorten(baseline.pretrained)
+        sums = lab.measure_with_progress(
+            MEANS,
+            (case.ref, case.corpus),
+            range(len(texts)),
+            lambda at: interventions.output_sums(short, texts[at]),
+            "texts of the mean",
+        )
+        if len(sums) < len(texts):
+            return {}
+        given["means"] = interventions.mean_of(sums.values())
+        about.append(case.corpus)
+    elif needs == "a second text":
+        assert case.second is not None
+        reject_if(
+            case.second.inputs.text == case.question.inputs.text,
+            "The second text is the first one so far: change a word of it under “What is measured”.",
+        )
+        given["other"] = lab.baseline_of(case.ref, case.second)
+        about.append(case.second)
+    heads = tuple(case.ids.values())
+    layers = [tuple(head for head in heads if head[:2] == layer) for layer in case.layers]
+    measured = lab.measure_with_progress(
+        f"evidence:by:{way}",
+        tuple(about),
+        [heads] if way == "direct" else layers,
+        lambda some: interventions.head_effects(baseline, way, some, **given),
+        "layers",
+    )
+    return {head: effect for some in measured.values() for head, effect in some.items()}
+
+
 def section(case: Case, baseline: evidence.Baseline) -> tuple[flow.Head, Answers]:
     """Draw the section; returns the picked head, and the answers without it and what else is off."""
     todo = evidence.head_sets(case.reading.trace)
-    effects = lab.measure_with_progress(
+    zero = lab.measure_with_progress(
         WITHOUT_HEADS,
         case.key,
         todo,
         lambda off: evidence.ablate_heads(baseline, off),
         "heads and layers",
     )
-    alone = dict(
-        sorted(
-            {
-                (list(case.layers).index((kind, layer)), head): effect
-                for (kind, layer, head), effect in evidence.single_heads(effects).items()
-            }.items(),
-            key=lambda item: -abs(item[1].change),
-        )
-    )
-    picked = _head(case, next(iter(alone)))
+    effects, before = zero, baseline.value
     # A phone shows them in this order
     left, right, last = st.columns([0.29, 0.43, 0.28], gap="medium")
-    with right:
-        _grid(case, baseline, effects, list(alone), picked)
-    count, shown = len(case.heads), min(draw.TABLE_ROWS, len(alone))
-    of = f" of the {len(alone)} measured so far, out of {count}"
-    if len(alone) == count:
-        of = ""
-        with left:
-            lab.fact(draw.heads_fact(case.heads, baseline, alone, picked))
+    with right, lab.input_errors():
+        if case.way != "zero":
+            effects = {}
+            if case.way == "patched" and case.second is not None:
+                other = lab.baseline_of(case.ref, case.second)
+                before = float(baseline.target_value(other.answer))
+            effects = draw.way_effects(case.way, by_way(case, case.way), before)
+    alone = _sorted(case, effects or zero)
+    picked = _head(case, next(iter(alone)))
+    count = len(case.heads)
+    if effects:
+        with right:
+            _grid(case, before, effects, list(alone), picked)
+        if len(alone) == count:
+            with left:
+                fact = draw.heads_fact(case.heads, baseline, alone, picked)
+                if case.way != "zero":
+                    fact = draw.way_fact(case.way, case.heads, baseline, alone, picked, before)
+                lab.fact(fact)
     with panel("What the head contributes, and other heads", False):
-        answers = _without(case, baseline, picked, effects, last)
-        lab.chart_title(
-            f"The {shown} heads that change the answer most{of}" if shown > 1 else f"The head{of}"
-        )
-        _ranking(case, baseline, alone)
+        answers = _without(case, baseline, picked, zero, last)
+        if len(alone) == count:
+            alone = _sorted(case, zero)
+            lab.caption(draw.sharpness_text(case.heads, case.sharp, case.estimates, alone))
+    lab.details(
+        "Each head by every way, and where they disagree",
+        partial(_ways, case, picked, zero),
+        "evidence:ways",
+    )
     return picked, answers
+
+
+def _sorted(
+    case: Case, effects: Mapping[HeadSet, evidence.Effect]
+) -> dict[flow.Head, evidence.Effect]:
+    """The effects of single heads, the largest first."""
+    at = {head: place for place, head in case.ids.items()}
+    single = {at[head]: effect for head, effect in evidence.single_heads(effects).items()}
+    return dict(sorted(single.items(), key=lambda item: -abs(item[1].drop)))
 
 
 def _head(case: Case, default: flow.Head) -> flow.Head:
@@ -257,18 +404,19 @@ def _head_field(case: Case, picked: flow.Head) -> None:
 
 def _grid(
     case: Case,
-    baseline: evidence.Baseline,
+    before: float,
     effects: Mapping[HeadSet, evidence.Effect],
     ranked: list[flow.Head],
     picked: flow.Head,
 ) -> None:
     layers = list(case.layers.values())
-    rows = draw.effect_rows(case.layers, effects, ranked, len(case.heads), baseline)
+    rows = draw.effect_rows(case.layers, effects, ranked, len(case.heads), before)
+    whole = [draw.LAYER] if case.way == "zero" else []
     st.markdown(
-        "**Without each head**",
-        help="One forward pass per head, in which its output is zero. The last column is the whole layer. A head that "
-        "changes nothing by itself may be one of several that do the same. The numbers are changes of what is "
-        "measured: a logit or a cosine has no unit. Those below 8 % of the largest are not written.",
+        f"**{draw.TITLES[case.way]}**",
+        help=f"{interventions.BY_KEY[case.way].asks} Above 0 the head helps the answer; a head with no effect by itself "
+        "may be one of several that do the same. The numbers are of what is measured: a logit or a cosine has no unit. "
+        "Those below 8 % of the largest are not written.",
     )
     lab.effect_chart(
         "evidence:grid",
@@ -276,12 +424,21 @@ def _grid(
         lambda layer, head: lab.write_pair("head", (layers.index(layer), head)),
         rows,
         layers,
-        [*map(str, range(max(len(item.weights) for item in case.maps))), draw.LAYER],
+        [*map(str, range(max(len(item.weights) for item in case.maps))), *whole],
         (layers[picked[0]], str(picked[1])),
+        title="helps the answer by",
+        tips=[("name", "head"), ("now", "answer"), ("by", "helps by"), ("share", "rank")],
         largest=max(abs(row["change"]) for row in rows),
         more={"answer": "answer", "rank": "rank"},
     )
-    lab.caption("“all”: the whole layer.")
+    if whole:
+        lab.caption("“all”: the whole layer.")
+    elif case.second is not None and interventions.BY_KEY[case.way].needs == "a second text":
+        lab.caption(
+            draw.second_text(
+                case.second, lab.baseline_of(*case.key), lab.baseline_of(case.ref, case.second)
+            )
+        )
 
 
 def _without(
@@ -314,26 +471,25 @@ def _without(
             baseline.pretrained, baseline.answer, [id for id in answers if id is not None]
         )
     ) or ["similarity"]
-    logits = baseline.id is not None and baseline.quantity != "probability"
     lab.draw_chart(
         chart,
         draw.before_after(
             draw.answer_rows(words, answers),
             words,
             lab.Ink.of(lab.theme()),
-            logits,
+            draw.unit_of(baseline),
         ),
         key="evidence:bars",
         alt="The likeliest tokens with and without the picked head",
     )
     st.caption(draw.measured_text(baseline))
     if others:
-        added = sum(effects[one].change for head in off if (one := frozenset({head})) in effects)
+        added = sum(effects[one].drop for head in off if (one := frozenset({head})) in effects)
         effect = effects.get(off) or evidence.ablate_heads(baseline, off)
         place.caption(
             lab.plain(
-                f"Off: {', '.join([name, *others])}. Together they change the answer by "
-                f"{lab.signed(effect.change)}; one at a time, their changes sum to {lab.signed(added)}."
+                f"Off: {', '.join([name, *others])}. Together they help the answer by "
+                f"{lab.signed(effect.drop)}; one at a time, by {lab.signed(added)} in all."
             )
         )
     even = lab.answer_study(evidence.make_heads_uniform, *case.key, alone)
@@ -342,23 +498,45 @@ def _without(
     return answers
 
 
-def _ranking(
-    case: Case, baseline: evidence.Baseline, alone: Mapping[flow.Head, evidence.Effect]
-) -> None:
-    columns = draw.ranking(case.heads, case.sharp, case.estimates, baseline, alone)
+def _ways(case: Case, picked: flow.Head, zero: Mapping[HeadSet, evidence.Effect]) -> None:
+    """The table of heads × ways, what each asks, and how far they agree."""
+    measured, errors = dict[str, Mapping[interventions.HeadKey, float]](), dict[str, str]()
+    for way in case.ways:
+        try:
+            measured[way] = (
+                by_way(case, way)
+                if way != "zero"
+                else {head: effect.drop for head, effect in evidence.single_heads(zero).items()}
+            )
+        except PretrainedError as error:
+            errors[way] = str(error)
+    lab.paragraph(draw.disagreement(case.heads[picked], case.ids[picked], measured))
+    table = case.ids, case.heads, measured, case.ids[picked], case.estimates, case.sharp
+    columns = draw.ways_table(*table)
     lab.table(
         list(columns),
         list(zip(*columns.values(), strict=True)),
-        caption="Heads by the change of the answer without them",
+        caption="Heads by their effect on the answer, by every way",
         markers=False,
     )
-    which = "The measured"
-    if len(alone) == len(case.heads):
-        which = "All"
-        lab.caption(draw.sharpness_text(case.heads, case.sharp, case.estimates, alone))
+    for way, error in errors.items():
+        st.caption(lab.plain(f"{interventions.BY_KEY[way].name}: {error}"))
+    lab.caption(
+        "Above 0 a head helps the answer, by every way and in the same unit. Below, what each way asks, and "
+        "Spearman’s ρ between the orders of all heads: 1 is the same order, 0 no relation."
+    )
+    known = {way: effects for way, effects in measured.items() if effects}
+    lab.table(
+        ["way", *(interventions.BY_KEY[way].name for way in known), "what it asks"],
+        draw.ways_rows(known),
+        caption="What each way asks, and its agreement with the others, Spearman's ρ",
+        markers=False,
+        left={0, len(known) + 1},
+        wrap=True,
+    )
     st.download_button(
-        f"{which} {len(alone)} heads, CSV",
-        lambda: draw.heads_csv(case.ids, case.sharp, case.estimates, alone),
+        f"All {len(case.heads)} heads, CSV",
+        lambda: draw.heads_csv(case.ids, case.sharp, case.estimates, measured),
         "heads.csv",
         "text/csv",
         on_click="ignore",
@@ -484,14 +662,14 @@ def as_python(
     if answers:
         effects = lab.measurements(WITHOUT_HEADS, case.key)
         todo = evidence.head_sets(case.reading.trace)
-        changes = {}
+        drops = {}
         if all(one in effects for one in todo):
-            changes = {"changes": np.array([effects[one].change for one in todo])}
-        stories.append(replace(draw.EVERY, results=changes))
+            drops = {"drops": np.array([effects[one].drop for one in todo])}
+        stories.append(replace(draw.EVERY, results=drops))
     hidden = lab.measurements(WITHOUT_TOKENS, case.key)
     tokens = range(len(case.reading.source.tokens))
     if baseline is not None and all(token in hidden for token in tokens):
-        changed = np.array([hidden[token].change for token in tokens])
+        changed = np.array([hidden[token].drop for token in tokens])
         scores = scores_of(case)
         rows = np.stack([*scores.values(), np.abs(changed)])
         numbers = {f"scores[{name!r}]": values for name, values in scores.items()}
@@ -534,7 +712,7 @@ def tokens_section(
     if len(effects) < len(tokens):
         return None, False
     changes, measures = (
-        np.array([one.change for one in effects.values()]),
+        np.array([one.drop for one in effects.values()]),
         scores_of(case),
     )
     agree = {name: kendall(values, np.abs(changes)) for name, values in measures.items()}
@@ -608,6 +786,8 @@ def page() -> None:
                 draw.PAPERS,
                 evidence.ablate_heads,
                 evidence.make_heads_uniform,
+                interventions.head_effects,
+                interventions.mean_outputs,
                 evidence.hide_token,
                 evidence.measure_contributions,
                 evidence.value_norms,

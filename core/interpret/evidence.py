@@ -221,10 +221,13 @@ def default_quantity(answer: Answer) -> Quantity:
 
 @dataclass(frozen=True)
 class Effect:
-    """The target value under an ablation, its change from the full model's, and the id of the new answer."""
+    """The target value under an ablation, how far that is below the full model's, and the id of the new answer.
+
+    A `drop` above 0 says that what was taken away helps the answer.
+    """
 
     value: float
-    change: float
+    drop: float
     id: int | None
 
 
@@ -280,7 +283,7 @@ def hide_token(baseline: Baseline, token: int) -> Effect:
 def _effect(baseline: Baseline, answer: Answer) -> Effect:
     value, probable = float(baseline.target_value(answer)), answer.probabilities
     return Effect(
-        value, value - baseline.value, None if probable is None else int(probable.argmax())
+        value, baseline.value - value, None if probable is None else int(probable.argmax())
     )
 
 
@@ -743,7 +746,7 @@ def telling_cell(reading: Reading, trace: AttentionTrace, head: Head | None = No
 
 
 MAX_ANSWERS, MAX_OTHERS = 4, 2  # likeliest answers of the whole model, and without some heads
-WAYS = ("on", "uniform", "off")  # what may become of heads
+STATES = ("on", "uniform", "off")  # of heads
 Flow = tuple[np.ndarray, np.ndarray | None]
 
 
@@ -853,11 +856,11 @@ def sharpness(maps: Sequence[AttentionMap]) -> dict[Head, float]:
 def gradient_estimates(
     maps: Sequence[AttentionMap], contributions: Contributions
 ) -> dict[Head, float]:
-    """The change of the answer without a head, to first order; empty where a layer has no gradient."""
+    """What the answer loses without a head, to first order; empty where a layer has no gradient."""
     if not contributions.all_gradients(maps):
         return {}
     return {
-        (row, head): -float(gradients[head].sum())
+        (row, head): float(gradients[head].sum())
         for row, item in enumerate(maps)
         if (gradients := contributions.gradients.get((item.kind, item.layer))) is not None
         for head in range(len(item.weights))
@@ -865,13 +868,13 @@ def gradient_estimates(
 
 
 def rank_agreement(
-    changes: Mapping[Head, Effect], sharp: Mapping[Head, float], estimates: Mapping[Head, float]
+    effects: Mapping[Head, Effect], sharp: Mapping[Head, float], estimates: Mapping[Head, float]
 ) -> tuple[float | None, float | None]:
-    """Spearman's ρ of the measured changes with the heads' sharpness, and with the gradient's estimates."""
-    sizes = np.array([abs(effect.change) for effect in changes.values()])
+    """Spearman's ρ of the sizes of the effects with the heads' sharpness, and with the gradient's estimates."""
+    sizes = np.array([abs(effect.drop) for effect in effects.values()])
     return (
-        spearman(np.array([sharp[head] for head in changes]), sizes),
-        spearman(np.array([abs(estimates[head]) for head in changes]), sizes)
+        spearman(np.array([sharp[head] for head in effects]), sizes),
+        spearman(np.array([abs(estimates[head]) for head in effects]), sizes)
         if estimates
         else None,
     )
@@ -884,7 +887,7 @@ def answers_without(baseline: Baseline, off: HeadSet) -> dict[int | None, dict[s
     """
     answers = dict(
         zip(
-            WAYS,
+            STATES,
             (baseline.answer, baseline.rerun(uniform=off), baseline.rerun(off=off)),
             strict=True,
         )

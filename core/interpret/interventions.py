@@ -6,7 +6,7 @@ Michel et al. 2019; Wang et al. 2022, section 2; Zhang and Nanda 2024; Heimershe
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -14,11 +14,19 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from core.interpret.evidence import Baseline, answering_rows
+from core.interpret.evidence import Baseline, Question, answering_rows
 from core.interpret.lens import attribute_logit
 from core.interpret.patching import rerun_rows
 from core.interpret.trace import Kind, LayerKey
-from core.pretrained import AttentionCall, ModelInputs, Pretrained, encode, forward, reject_if
+from core.pretrained import (
+    AttentionCall,
+    ModelInputs,
+    Pretrained,
+    encode,
+    forward,
+    reject_if,
+    tokenizer_of,
+)
 from core.ranks import spearman
 
 HeadKey = tuple[str, int, int]  # kind, layer and head, as a HeadSet has them
@@ -92,9 +100,10 @@ def head_effects(
     """The target value of the full model less that without each head's own information; all heads without `heads`.
 
     `way` is the key of one of WAYS. "mean" needs `means` (see `mean_outputs`), "resampled" and "patched" need `other`,
-    the second text's baseline; its tokens are those of the same position or, in a text of another length, of the same
-    distance from the answer. "patched" is the gain of the second text's answer, "direct" a term of `attribute_logit`,
-    0 for a head that writes nothing to where the answer is read. PretrainedError where a way cannot be measured.
+    the second text's baseline (see `second_question`); its tokens are those of the same position or, in a text of
+    another length, of the same distance from the answer. "patched" is the gain of the second text's answer, "direct" a
+    term of `attribute_logit`, 0 for a head that writes nothing to where the answer is read. PretrainedError where a way
+    cannot be measured.
     """
     model = baseline.pretrained
     reject_if(way not in BY_KEY, f"There is no way {way!r}; take one of {', '.join(BY_KEY)}.")
@@ -151,6 +160,18 @@ def head_effects(
     after = rerun_rows(base, [(0, *head, values[head[0], head[1]]) for head in heads], baseline)
     sign = -1 if way == "patched" else 1
     return {head: sign * (before - value) for head, value in zip(heads, after, strict=True)}
+
+
+def second_question(baseline: Baseline, inputs: ModelInputs) -> Question:
+    """The same question to another text, answered at the same distance from its end; a decoder reads the same target."""
+    first, position = baseline.question, baseline.question.position
+    if baseline.pretrained.head == "seq2seq" and baseline.target is not None:
+        ids = list(baseline.target.ids[1:])
+        written = tokenizer_of(baseline.pretrained).decode(ids, skip_special_tokens=True)
+        inputs = replace(inputs, target=inputs.target or written)
+    elif position is not None and position >= 0:
+        position -= len(baseline.source)
+    return Question(inputs, position, first.against)
 
 
 def outputs_of(

@@ -62,7 +62,7 @@ def default_head(answer: Answer) -> Head:
     """The head without which the answer changes most; if that is not known, the one with the largest weight."""
     maps, effects = answer.trace.maps, answer.effects
     if effects:
-        _, layer, head = max(effects, key=lambda one: abs(effects[one].change))
+        _, layer, head = max(effects, key=lambda one: abs(effects[one].drop))
         return head_at(answer, [item.layer for item in maps].index(layer), head)
     hidden, row = np.asarray(answer.baseline.source.special), _answering(answer)
     # (H) of each map
@@ -76,7 +76,7 @@ def head_at(answer: Answer, index: int, head: int) -> Head:
     item, effect, before = answer.trace.maps[index], None, 0
     if answer.effects:
         effect = answer.effects[item.kind, item.layer, head]
-        before = sum(abs(other.change) > abs(effect.change) for other in answer.effects.values())
+        before = sum(abs(other.drop) > abs(effect.drop) for other in answer.effects.values())
     name = answer.trace.name((index, head))
     return Head(index, name, head, _row(answer, index, head), effect, before)
 

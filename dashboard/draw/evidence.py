@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from core.interpret import evidence, trace as flow
+from core.interpret.interventions import BY_KEY, WAYS, HeadKey, agreement
 from core.pretrained import HeadSet, display_names
 from dashboard.draw.attention_view import Tile
 from dashboard.draw.components import Cell
@@ -17,9 +18,10 @@ from dashboard.draw.picture_files import csv_file
 
 
 def before_after(
-    rows: Sequence[Spec], words: Sequence[str], ink: Ink, logits: bool = False
+    rows: Sequence[Spec], words: Sequence[str], ink: Ink, unit: str = "probability"
 ) -> Spec:
-    """Three marks a word, by WAYS: bars from 0, or of logits, whose 0 means nothing, points; rows hold word, of, p."""
+    """Three marks a word, by STATES: bars from 0, or of logits, whose 0 means nothing, points; rows hold word, of, p."""
+    logits = unit != "probability"
     low, high = min(row["p"] for row in rows), max(row["p"] for row in rows)
     room = 0.3 * ((high - low) or 1.0)  # for the number behind the mark
     domain = [low - 0.2 * room, high + room] if logits else [min(0, low), 1.25 * max(0.01, high)]
@@ -31,9 +33,9 @@ def before_after(
         ink,
         domain=domain,
         height={"step": 15},
-        colour=series_encoding("of", evidence.WAYS, [ink.quiet, ink.series[0], ink.pick])
+        colour=series_encoding("of", evidence.STATES, [ink.quiet, ink.series[0], ink.pick])
         | {
-            "sort": list(evidence.WAYS),
+            "sort": list(evidence.STATES),
             "legend": {
                 "title": None,
                 "orient": "top",
@@ -49,9 +51,9 @@ def before_after(
             text_tip("text", "value"),
         ],
         mark={"type": "point", "filled": True, "size": 60, "opacity": 1} if logits else None,
-        offset={"field": "of", "sort": list(evidence.WAYS)},
+        offset={"field": "of", "sort": list(evidence.STATES)},
         dx=8 if logits else 4,
-    ) | table_columns({"word": "answer", "of": "heads", "p": "logit" if logits else "probability"})
+    ) | table_columns({"word": "answer", "of": "heads", "p": unit})
 
 
 # What its script tells beside the recorded calls.
@@ -65,22 +67,22 @@ import numpy as np
 from core.interpret.evidence import ablate_heads, head_sets
 
 effects = {off: ablate_heads(baseline, off) for off in head_sets(reading.trace)}
-changes = np.array([effect.change for effect in effects.values()])
-(needed,) = list(effects)[abs(changes).argmax()]
-print("largest change:", needed, changes[abs(changes).argmax()])
+drops = np.array([effect.drop for effect in effects.values()])
+(needed,) = list(effects)[abs(drops).argmax()]
+print("largest effect:", needed, drops[abs(drops).argmax()])
 """,
     """
 import altair as alt
 import pandas as pd
 
-rows = [{"layer": f"{kind} {layer}", "head": "all" if head is None else head, "change": effect.change}
+rows = [{"layer": f"{kind} {layer}", "head": "all" if head is None else head, "drop": effect.drop}
         for off, effect in effects.items() for kind, layer, head in off]
-alt.Chart(pd.DataFrame(rows)).mark_rect().encode(x="head:O", y="layer:N", color="change:Q")
+alt.Chart(pd.DataFrame(rows)).mark_rect().encode(x="head:O", y="layer:N", color="drop:Q")
 """,
     "evidence:grid",
 )
 HIDE = Cell(
-    "The tokens by each measure, and the change of the answer when each is hidden.",
+    "The tokens by each measure, and what the answer loses when each is hidden.",
     """
 import numpy as np
 
@@ -88,7 +90,7 @@ from core.interpret.evidence import hide_token, token_scores
 from core.ranks import kendall
 
 scores = token_scores(baseline, reading.trace, contributions)
-hidden = np.array([hide_token(baseline, token).change for token in range(len(baseline.source))])
+hidden = np.array([hide_token(baseline, token).drop for token in range(len(baseline.source))])
 for name, score in scores.items():
     print(f"{name}: first {reading.source.tokens[score.argmax()]}, tau with hiding {kendall(score, abs(hidden))}")
 rows = np.stack([*scores.values(), abs(hidden)])
@@ -132,9 +134,12 @@ def effect_rows(
     effects: Mapping[HeadSet, evidence.Effect],
     ranked: Sequence[flow.Head],
     count: int,
-    baseline: evidence.Baseline,
+    before: float,
 ) -> list[Spec]:
-    """A cell for each head and each whole layer, whose `names` are given; `ranked` are those of `count` so far."""
+    """A cell for each head and each whole layer, whose `names` are given; `ranked` are those of `count` so far.
+
+    `before` is the value that an effect starts from.
+    """
     layers, rows = list(names.values()), list[Spec]()
     ranks = {head: rank for rank, head in enumerate(ranked, 1)}
     measured = "" if len(ranked) == count else " measured"
@@ -150,35 +155,103 @@ def effect_rows(
             cell
             | {
                 "layer": name,
-                "change": effect.change,
-                "by": signed(effect.change),
+                "change": effect.drop,
+                "by": signed(effect.drop),
                 "answer": effect.value,
                 "rank": rank,
-                "now": f"{number(effect.value)} instead of {number(baseline.value)}",
+                "now": f"{number(effect.value)} instead of {number(before)}",
             }
         )
     return rows
 
 
-def ranking(
-    names: Mapping[flow.Head, str],
-    sharp: Mapping[flow.Head, float],
-    estimates: Mapping[flow.Head, float],
-    baseline: evidence.Baseline,
-    alone: Mapping[flow.Head, evidence.Effect],
-) -> dict[str, Sequence[str]]:
-    """The first heads of `alone`, by columns."""
-    shown = dict(list(alone.items())[:TABLE_ROWS])
-    columns: dict[str, Sequence[str]] = {
-        "head": [names[head] for head in shown],
-        "answer without it": [number(effect.value) for effect in shown.values()],
-        "change": [signed(effect.change) for effect in shown.values()],
+def way_effects(
+    way: str, effects: Mapping[HeadKey, float], before: float
+) -> dict[HeadSet, evidence.Effect]:
+    """Effects by a way as those of one head each: the answer is lower without the head, or higher with it patched in."""
+    sign = 1 if way == "patched" else -1
+    return {
+        frozenset({head}): evidence.Effect(before + sign * effect, effect, None)
+        for head, effect in effects.items()
     }
-    if ids := [effect.id for effect in shown.values() if effect.id is not None]:
-        columns["prediction then"] = display_names(baseline.pretrained, baseline.answer, ids)
+
+
+ByWay = Mapping[str, Mapping[HeadKey, float]]  # effects of heads by each way that is measured
+
+
+def most_effective(by_way: ByWay, picked: HeadKey) -> list[HeadKey]:
+    """The heads with the largest effect by any way, and the picked one."""
+    heads = {head for effects in by_way.values() for head in effects}
+    largest = {
+        head: max(abs(effects.get(head, 0.0)) for effects in by_way.values()) for head in heads
+    }
+    first = sorted(heads, key=lambda head: -largest[head])[:TABLE_ROWS]
+    return first if picked in first else [*first, picked]
+
+
+def ways_table(
+    ids: Mapping[flow.Head, HeadKey],
+    names: Mapping[flow.Head, str],
+    by_way: ByWay,
+    picked: HeadKey,
+    estimates: Mapping[flow.Head, float],
+    sharp: Mapping[flow.Head, float],
+) -> dict[str, Sequence[str]]:
+    """The heads with the largest effects × all ways, by columns."""
+    at = {head: place for place, head in ids.items()}
+    shown = most_effective(by_way, picked)
+    columns: dict[str, Sequence[str]] = {"head": [names[at[head]] for head in shown]}
+    for way in WAYS:
+        effects = by_way.get(way.key, {})
+        columns[way.name] = [signed(effects[head]) if head in effects else "–" for head in shown]
     if estimates:
-        columns["estimated change"] = [signed(estimates[head]) for head in shown]
-    return columns | {"mean largest weight": [number(sharp[head]) for head in shown]}
+        columns["by the gradient"] = [signed(estimates[at[head]]) for head in shown]
+    return columns | {"mean largest weight": [number(sharp[at[head]]) for head in shown]}
+
+
+def ways_rows(by_way: ByWay) -> list[list[str]]:
+    """What each measured way asks, and Spearman's ρ of its effects with those of every other."""
+
+    def text(first: str, second: str) -> str:
+        ρ = agreement(by_way[first], by_way[second])
+        return "–" if ρ is None else number(ρ) if first == second else signed(ρ)
+
+    return [
+        [BY_KEY[way].name, *(text(way, other) for other in by_way), BY_KEY[way].asks]
+        for way in by_way
+    ]
+
+
+def disagreement(name: str, head: HeadKey, by_way: ByWay) -> str:
+    """Why the ways give a head different effects, in numbers: what each leaves out that another has."""
+    of = {way: effects[head] for way, effects in by_way.items() if head in effects}
+    if "zero" not in of:
+        return ""
+    said = [f"Without **{plain(name)}** the answer loses {signed(of['zero'])}."]
+    if "mean" in of:
+        said.append(
+            f"{signed(of['zero'] - of['mean'])} of that is the head’s mean output, which it writes on every text; "
+            f"{signed(of['mean'])} is what it knows about this one."
+        )
+    if "resampled" in of:
+        said.append(
+            f"With its output on the second text in place, which differs only where the texts do, the answer loses "
+            f"{signed(of['resampled'])}."
+        )
+    if "patched" in of:
+        more = of["patched"] - of.get("resampled", of["zero"])
+        why = ""
+        if abs(more) > 0.1 * max(map(abs, of.values())):
+            why = ", less than is lost without it: it needs what other heads write on this text"
+            if more > 0:
+                why = ", more than is lost without it: on this text other heads stand in for it"
+        said.append(f"Put into the second text alone it gains {signed(of['patched'])}{why}.")
+    if "direct" in of:
+        said.append(
+            f"It writes {signed(of['direct'])} of the answer itself; by later layers, which read it, comes "
+            f"{signed(of['zero'] - of['direct'])}."
+        )
+    return " ".join(said)
 
 
 def answer_rows(
@@ -253,15 +326,41 @@ def target_text(baseline: evidence.Baseline) -> str:
         return f"the similarity with {other}"
     is_answer = baseline.is_top and baseline.answer.kind != "class"
     kind = "answer" if is_answer else baseline.answer.output.split()[0]
+    if baseline.quantity == "kl":
+        return "minus the KL divergence from the full model’s answer"
     name = f"{kind} **{plain(baseline.word)}**"
     if baseline.other is not None:
         return f"the logit of the {name} minus that of **{plain(baseline.other)}**"
     return f"the {baseline.quantity} of the {name}"
 
 
+def unit_of(baseline: evidence.Baseline) -> str:
+    """What the chart of answers shows of each: a probability (a similarity too), its logarithm, or a logit."""
+    of = {"logit": "logit", "difference": "logit", "log-probability": "log-probability"}
+    return "probability" if baseline.id is None else of.get(baseline.quantity, "probability")
+
+
+def second_text(
+    question: evidence.Question, first: evidence.Baseline, second: evidence.Baseline
+) -> str:
+    """Which text it is, and which of its tokens stand for which where it has another length."""
+    text, lengths = (
+        f"Second text: “{plain(question.inputs.text)}”.",
+        [len(one.source) for one in (first, second)],
+    )
+    if lengths[0] == lengths[1]:
+        return text
+    return (
+        f"{text} It has {lengths[1]} tokens, the first one {lengths[0]}, so a token gets what the head writes at the same "
+        "distance from where the answer is read."
+    )
+
+
 def measured_text(baseline: evidence.Baseline) -> str:
     """What is measured, and why a logit where nobody chose it."""
     text = f"The page measures {target_text(baseline)}."
+    if baseline.quantity == "kl" and baseline.question.output is not None:
+        return f"{text} It is of all answers, so the chosen one is not used."
     if baseline.id is None or baseline.quantity == "probability" or baseline.question.quantity:
         return text
     most = number(float(evidence.quantity_values(baseline.answer, "probability").max()))
@@ -290,6 +389,49 @@ def moves(before: float, after: float) -> str:
     if first == last:
         return f"{verb} by **{number(abs(after - before))}** from **{first}**"
     return f"{verb} from **{first}** to **{last}**"
+
+
+TITLES = {
+    "zero": "Without each head",
+    "uniform": "Each head with uniform weights",
+    "mean": "Each head with its mean output",
+    "resampled": "Each head as on the second text",
+    "patched": "Each head put into the second text",
+    "direct": "What each head writes itself",
+}
+CHANGED = {
+    "uniform": "When {} gives all keys the same weight",
+    "mean": "When {} writes its mean output",
+    "resampled": "When {} writes what it writes on the second text",
+    "patched": "When {} alone is put into the second text",
+}
+
+
+def way_fact(
+    way: str,
+    names: Mapping[flow.Head, str],
+    baseline: evidence.Baseline,
+    alone: Mapping[flow.Head, evidence.Effect],
+    picked: flow.Head,
+    before: float,
+) -> str:
+    """The head with the largest effect by a way, and the picked one."""
+    ranked = list(alone)
+    first, most = ranked[0], f"the largest effect of {len(ranked)} heads"
+    name = (
+        f":primary[**{plain(names[first])}**]" if first == picked else f"**{plain(names[first])}**"
+    )
+    target, effect = target_text(baseline), alone[first]
+    if way == "direct":
+        text = f"{name} itself writes **{signed(effect.drop)}** of {target}, {number(before)}: {most}. "
+    else:
+        text = f"{CHANGED[way].format(name)}, {target} {moves(before, effect.value)}, {most}. "
+    if picked != first:
+        text += (
+            f":primary[**{plain(names[picked])}**] helps by {signed(alone[picked].drop)}, rank "
+            f"{ranked.index(picked) + 1}. "
+        )
+    return text
 
 
 def heads_fact(
@@ -341,8 +483,8 @@ def sharpness_text(
     rank = list(alone).index(sharpest)
     text = (
         f"The sharpest head, **{plain(names[sharpest])}** with a mean largest weight of "
-        f"{number(sharp[sharpest])}, is {f'number {rank + 1}' if rank else 'first'}: "
-        f"{signed(alone[sharpest].change)}."
+        f"{number(sharp[sharpest])}, is {f'number {rank + 1}' if rank else 'first'} by "
+        f"what the answer loses without it: {signed(alone[sharpest].drop)}."
     )
     by_weight, by_slope = evidence.rank_agreement(alone, sharp, estimates)
     if by_weight is None:
@@ -350,11 +492,11 @@ def sharpness_text(
     slope = (
         ""
         if by_slope is None
-        else f"; those by estimated and by measured change with {signed(by_slope)}. The estimate, by the "
-        "gradient, is minus the sum of α·∂answer/∂α over a head’s weights"
+        else f"; those by estimated and by measured effect with {signed(by_slope)}. The estimate, by the "
+        "gradient, is the sum of α·∂answer/∂α over a head’s weights"
     )
     return (
-        f"{text} Over all heads, the ranks by sharpness and by change agree with ρ = "
+        f"{text} Over all heads, the ranks by sharpness and by effect agree with ρ = "
         f"{signed(by_weight)}{slope}."
     )
 
@@ -390,27 +532,26 @@ def cell_fact(
 
 
 def heads_csv(
-    ids: Mapping[flow.Head, tuple[str, int, int]],
+    ids: Mapping[flow.Head, HeadKey],
     sharp: Mapping[flow.Head, float],
     estimates: Mapping[flow.Head, float],
-    changes: Mapping[flow.Head, evidence.Effect],
+    by_way: ByWay,
 ) -> bytes:
+    """Every head with its effect by each way, above 0 where it helps the answer; empty where it is not measured."""
+
+    def text(value: float | None) -> str:
+        return "" if value is None else f"{value:.8g}"
+
     return csv_file(
-        "kind layer head answer change gradient_estimate largest_weight".split(),
+        ["kind", "layer", "head", *BY_KEY, "gradient_estimate", "largest_weight"],
         [
             [
-                *ids[head],
-                *(
-                    "" if one is None else f"{one:.8g}"
-                    for one in (
-                        effect.value,
-                        effect.change,
-                        estimates.get(head),
-                        sharp[head],
-                    )
-                ),
+                *head,
+                *(text(by_way.get(way, {}).get(head)) for way in BY_KEY),
+                text(estimates.get(at)),
+                text(sharp[at]),
             ]
-            for head, effect in changes.items()
+            for at, head in ids.items()
         ],
     )
 
@@ -423,11 +564,11 @@ def tokens_fact(
 ) -> str:
     needed, named = max(range(len(lost)), key=lambda index: abs(lost[index])), first["weights"]
     text = (
-        f"Hiding :primary[**{plain(tokens[needed])}**] changes the answer most, by **{signed(lost[needed])}**. "
+        f":primary[**{plain(tokens[needed])}**] matters most: hidden, the answer loses **{signed(lost[needed])}**. "
         + (
             f"The weights rank {plain(tokens[named])} first as well"
             if named == needed
-            else f"The weights rank **{plain(tokens[named])}** first, but hiding it changes the answer by "
+            else f"The weights rank **{plain(tokens[named])}** first, but without it the answer loses "
             f"{signed(lost[named])}"
         )
     )
@@ -476,8 +617,8 @@ def even_fact(
     baseline: evidence.Baseline, head: str, even: evidence.Effect, off: evidence.Effect
 ) -> str:
     says = "The head changes nothing, so its weights change nothing either."
-    if abs(off.change) >= 1e-6:
-        share = even.change / off.change
+    if abs(off.drop) >= 1e-6:
+        share = even.drop / off.drop
         says = next(verdict for limit, verdict in VERDICTS if share < limit)
         says = says.format(share=percent(share))
     return (

@@ -47,7 +47,7 @@ def without(answer: study.Answer, head: study.Head, word: str) -> str:
         return "The effect of each head on the answer is not measured yet."
     quantity = f"the {answer.baseline.quantity} of **{plain(word)}**"
     stays = f"{quantity} stays at {number(answer.baseline.value)}"
-    if abs(head.effect.change) >= 5e-4:  # else it is none
+    if abs(head.effect.drop) >= 5e-4:  # else it is none
         return f"Without it {quantity} would be {_instead(answer, head.effect)}: {_rank(answer, head)}."
     return (
         f"Without it {stays}: {_rank(answer, head)}."
@@ -61,7 +61,7 @@ def _instead(answer: study.Answer, effect: Effect) -> str:
     value, was = number(effect.value), number(answer.baseline.value)
     if value != was:
         return f"{value} instead of {was}"
-    return f"{number(abs(effect.change))} {'more' if effect.change > 0 else 'less'} than {was}"
+    return f"{number(abs(effect.drop))} {'less' if effect.drop > 0 else 'more'} than {was}"
 
 
 def _rank(answer: study.Answer, head: study.Head) -> str:
@@ -136,7 +136,7 @@ def head_cell(answer: study.Answer, head: study.Head) -> Cell:
 weights = trace.head({head.index}, {head.head})  # (T, S)
 """
     if head.effect is not None:
-        results["changes"] = np.array([effect.change for effect in answer.effects.values()])
+        results["drops"] = np.array([effect.drop for effect in answer.effects.values()])
         text = "The answer without each head, and the map of one of them."
         code = f"""
 import numpy as np
@@ -144,8 +144,8 @@ import numpy as np
 from core.interpret.evidence import ablate_heads
 {code}
 heads = [(item.kind, item.layer, head) for item in trace.maps for head in range(len(item.weights))]
-changes = np.array([ablate_heads(baseline, frozenset({{head}})).change for head in heads])
-print("depends most on", heads[abs(changes).argmax()], changes[abs(changes).argmax()])
+drops = np.array([ablate_heads(baseline, frozenset({{head}})).drop for head in heads])
+print("depends most on", heads[abs(drops).argmax()], drops[abs(drops).argmax()])
 """
     return Cell(
         text,

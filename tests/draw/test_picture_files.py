@@ -27,7 +27,7 @@ from PIL import Image
 from pypdf import PdfReader
 
 from core.attention import AXES, PRESETS, AttentionConfig, Choice
-from core.interpret.evidence import WAYS
+from core.interpret.evidence import STATES
 from core.interpret.trace import AttentionMap, AttentionTrace
 from core.latex import latex as escaped_latex
 from core.models import ModelConfig
@@ -416,7 +416,7 @@ INK = Ink.of("light")
 FIGURES = {
     "next tokens": lambda: bars({"model": torch.linspace(0.1, 0.2, 8)}, WORDS, 0, INK),
     "evidence": lambda: before_after(
-        [{"word": word, "of": of, "p": 0.1, "text": "0.1"} for word in WORDS for of in WAYS],
+        [{"word": word, "of": of, "p": 0.1, "text": "0.1"} for word in WORDS for of in STATES],
         WORDS,
         INK,
     ),

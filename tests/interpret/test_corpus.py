@@ -140,7 +140,7 @@ def test_ablation_is_change_of_answer_without_each_head(model, inputs):
         for row, quantity in enumerate(("probability", "logit") if one is model else (None,)):
             baseline = ask(one, Question(item, quantity=quantity))  # type: ignore[arg-type]
             for layer, head in ((0, 1), (1, 2), (1, 3)):
-                change = ablate_heads(baseline, frozenset({(kind, layer, head)})).change
+                change = -ablate_heads(baseline, frozenset({(kind, layer, head)})).drop
                 change = change if one is model else abs(change)
                 assert changes[row, layer, head] == pytest.approx(change, rel=1e-4, abs=1e-6)
         # Some heads support the likeliest answer; an embedding is only so far from itself, and has no logit

@@ -191,7 +191,7 @@ def test_a_hidden_token_is_seen_by_no_head():
     _, recorder = forward(model, batch)
     assert all(float(seen.weights[..., 4].max()) == 0 for seen in recorder.calls)
     effect = hide_token(baseline, 4)
-    assert effect.value == pytest.approx(float(expected), abs=1e-5) and effect.change < -1e-3
+    assert effect.value == pytest.approx(float(expected), abs=1e-5) and effect.drop > 1e-3
     assert effect.id is baseline.word is baseline.other is None and not baseline.is_top
 
 
@@ -199,8 +199,8 @@ def test_a_hidden_token_is_seen_by_no_head():
 def test_what_comes_after_the_answer_changes_nothing(family):
     baseline = baseline_of(family, position=5)
     assert (
-        abs(hide_token(baseline, 9).change) < 1e-6
-        and max(abs(hide_token(baseline, token).change) for token in range(5)) > 1e-5
+        abs(hide_token(baseline, 9).drop) < 1e-6
+        and max(abs(hide_token(baseline, token).drop) for token in range(5)) > 1e-5
     )
 
 
@@ -212,8 +212,8 @@ def test_a_hidden_patch_is_painted_even():
         pixels[..., row : row + 4, column : column + 4] = pixels.mean((-2, -1), keepdim=True)
         painted = baseline.target_value(baseline.rerun({"pixel_values": pixels}))
         hidden = hide_token(baseline, token)
-        assert hidden.value == pytest.approx(float(painted), abs=1e-6) and abs(hidden.change) > 1e-5
-    assert hide_token(baseline, 0).change == 0
+        assert hidden.value == pytest.approx(float(painted), abs=1e-6) and abs(hidden.drop) > 1e-5
+    assert hide_token(baseline, 0).drop == 0
 
 
 @each(("family", "row"), [("gpt2", -1), ("bert_classifier", 0), ("vit", 0), ("t5", -1)])
@@ -272,7 +272,7 @@ def test_minilm_answers_by_other_heads():
     sizes, sharp, steep = np.array(
         [
             (
-                abs(effect.change),
+                abs(effect.drop),
                 trace.head(layer, head).max(-1).mean(),
                 abs(slopes[kind, layer][head].sum()),
             )
@@ -306,7 +306,7 @@ def test_an_even_head_is_one_whose_queries_are_zero(family):
             effect = even(range(head, 2))
             output = answer_of(baseline.pretrained, baseline.batch, copy(**baseline.batch))
             assert effect.value == pytest.approx(float(baseline.target_value(output)), abs=1e-6)
-            changes.append(abs(effect.change))
+            changes.append(abs(effect.drop))
     every = even(range(seen.weights.shape[1])).value
     assert max(changes) > 1e-5 and even([None]).value == pytest.approx(every, abs=1e-7)
 
@@ -351,13 +351,13 @@ def test_each_quantity_of_any_output_is_the_models_own(family, quantity, contras
         place = frozenset((seen.kind, seen.layer, one) for one in off)
         copied = logits_of(baseline, *scaled_copy(baseline, seen, list(heads), 0.0, torch.float64))
         without, effect = float(by_hand(copied, quantity)), ablate_heads(baseline, place)
-        assert effect.value == pytest.approx(without, abs=2e-5) and abs(effect.change) > 1e-6
+        assert effect.value == pytest.approx(without, abs=2e-5) and abs(effect.drop) > 1e-6
         assert (
-            effect.change == pytest.approx(without - own, abs=3e-5) and effect.id == copied.argmax()
+            effect.drop == pytest.approx(own - without, abs=3e-5) and effect.id == copied.argmax()
         )
     assert (
         make_heads_uniform(baseline, place).value != effect.value != baseline.value
-        and abs(hide_token(baseline, 2).change) > 1e-6
+        and abs(hide_token(baseline, 2).drop) > 1e-6
     )
 
 

@@ -144,7 +144,7 @@ def test_ways_reach_every_family(family):
     zero = head_effects(baseline, "zero")
     for head in [*zero][:: len(zero) - 1]:
         assert zero[head] == pytest.approx(
-            -ablate_heads(baseline, frozenset({head})).change, abs=1e-5
+            ablate_heads(baseline, frozenset({head})).drop, abs=1e-5
         )
     same = head_effects(baseline, "patched", [*zero][:2], other=baseline)
     assert [*same.values()] == pytest.approx([0, 0], abs=1e-5)

@@ -22,12 +22,14 @@ from core.interpret.evidence import (
     layer_attentions,
     telling_cell,
 )
+from core.interpret.interventions import head_effects
 from core.pretrained import ModelInputs, load_lab_model
 from dashboard.draw import (
     circuits as circuits_draw,
     evidence as evidence_draw,
     inside_weight as inside_draw,
 )
+from dashboard.draw.formats import signed
 from dashboard.draw.grids import short
 from dashboard.server.cache import store
 from dashboard.ui import progress
@@ -35,6 +37,7 @@ from dashboard.ui.models import ModelRef, load_model, reading_of
 from pages import evidence, inside_weight
 from tests.pages.app import (
     Case,
+    app_at,
     assert_case,
     captions,
     csv_rows,
@@ -105,12 +108,57 @@ def test_the_heads_are_told_as_csv():
     baseline = ask(load_model(ref), Question(given))
     case = evidence.Case(ref, reading_of(ref, given), Question(given), baseline)
     effect = ablate_heads(baseline, frozenset({("causal", 0, 2)}))
-    [row] = csv_rows(
-        evidence_draw.heads_csv(case.ids, case.sharp, case.estimates, {(0, 2): effect})
-    )
+    by_way = {"zero": {("causal", 0, 2): effect.drop}}
+    rows = csv_rows(evidence_draw.heads_csv(case.ids, case.sharp, case.estimates, by_way))
+    assert len(rows) == len(case.heads)
+    row = rows[2]
     assert [row[name] for name in ("kind", "layer", "head")] == ["causal", "0", "2"]
-    assert float(row["answer"]) == pytest.approx(effect.value, rel=1e-6)
-    assert effect.value - baseline.value == pytest.approx(float(row["change"]), abs=1e-6)
+    assert row["mean"] == rows[0]["zero"] == ""
+    assert baseline.value - effect.value == pytest.approx(float(row["zero"]), abs=1e-6)
+
+
+WAY, OPEN = "evidence:way", "evidence:ways"
+
+
+@pytest.mark.parametrize(
+    "way, title, fact",
+    [
+        ("uniform", "with uniform weights", "gives all keys the same weight, the logit"),
+        ("mean", "with its mean output", "writes its mean output, the logit"),
+        ("resampled", "as on the second text", "writes on the second text, the logit"),
+        ("patched", "put into the second text", "put into the second text, the logit of"),
+        ("direct", "writes itself", "itself writes +"),
+    ],
+)
+def test_each_way_is_drawn_in_its_own_words(way, title, fact):
+    link = {"inside:model": "names", WAY: evidence_draw.BY_KEY[way].name}
+    text = page_text(open_at("evidence", **link))
+    assert title in text and fact in text and "of 4 heads" in text
+
+
+def test_all_ways_stand_in_one_table_with_one_sign():
+    app = app_at("evidence", **{"inside:model": "names"})
+    app.session_state[OPEN] = True
+    text = page_text(app.run())
+    given = ModelInputs(app.text_input(key="inside:text").value)
+    baseline = ask(load_model(ModelRef("lab", "names")), Question(given))
+    zero = head_effects(baseline, "zero")
+    kind, layer, head = most = max(zero, key=lambda one: abs(zero[one]))
+    even = head_effects(baseline, "uniform", [most])[most]
+    assert zero[most] == pytest.approx(ablate_heads(baseline, frozenset({most})).drop, abs=1e-4)
+    assert f"Without **L{layer}·H{head}** the answer loses {signed(zero[most])}" in text
+    assert f"L{layer}·H{head}{signed(zero[most])}{signed(even)}" in text and "patched in" in text
+    app.text_input(key="evidence:second").set_value(given.text).run()
+    assert "second text is the first one so far" in page_text(app)
+    link = {"inside:model": "names", "evidence:second": "ann gave the book to", WAY: "resampled"}
+    text = page_text(open_at("evidence", **link))
+    assert "“ann gave the book to”. It has 6 tokens, the first one 15" in text
+
+
+def test_a_model_of_pictures_has_two_ways():
+    app = open_at("evidence", **{"inside:model": "digits"})
+    assert [one.label for one in app.get("button_group")] == ["Without its information"]
+    assert app.get("button_group")[0].options == ["zero", "uniform"]
 
 
 def test_agreement_is_of_the_keys_that_some_measure_sees():

@@ -474,7 +474,7 @@ def test_the_head_that_the_answer_hangs_on_is_found():
     heads = [study.head_at(result, place, head) for place in (0, 1) for head in range(4)]
     assert sorted(head.before for head in heads) == list(range(len(known))) == list(range(8))
     last = max(heads, key=lambda head: head.before)
-    assert last.effect == min(known.values(), key=lambda effect: abs(effect.change))
+    assert last.effect == min(known.values(), key=lambda effect: abs(effect.drop))
     assert "7 of 8 heads change it more" in draw_use_model.head_fact(result, last, "house")
 
 
@@ -491,7 +491,7 @@ def test_without_measuring_it_is_the_sharpest_look():
 
 def test_a_head_that_changes_nothing_is_not_praised():
     result = use_model.answer_question(INDUCTION, QUESTION)
-    effect = Effect(result.baseline.value + 1e-5, 1e-5, 3)
+    effect = Effect(result.baseline.value + 1e-5, -1e-5, 3)
     head, other = (study.Head(1, "L1·H0", 0, 3, effect, before) for before in (0, 1))
     assert "without any one of the 8 heads" in draw_use_model.head_fact(result, head, "mat")
     fact = draw_use_model.head_fact(result, other, "mat")
