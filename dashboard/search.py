@@ -78,7 +78,8 @@ WORDS = {
     "head_roles": "previous token pattern what does a head do learn look at",
     "circuits": "OV QK circuit copying head copies a word composition induction interpretability",
     "corpus": "statistics many texts",
-    "evidence": "evidence attention explanation explain importance ablation patching gradient saliency rollout remove head",
+    "evidence": "evidence attention explanation explain importance ablation patching gradient saliency rollout remove head "
+    "zero mean resample resampling direct effect logit difference KL",
     "lens": "logit lens layer by layer prediction",
     "generate": "write text story chat next token GPT temperature sampling probability",
     "decode": "beam search greedy sampling top-k top-p",
@@ -151,6 +152,21 @@ SINGLE: tuple[Hit, ...] = (
             ("rope", "RoPE", "its rotations", "rotary position embedding"),
             ("alibi", "ALiBi", "its penalty of distance", "linear biases"),
             ("sinusoidal", "Sinusoidal", "its waves", "sinusoids sine cosine positional encoding"),
+        )
+    ),
+    *(
+        (
+            name,
+            f"See what each head does to the answer, {does}.",
+            words,
+            "evidence",
+            {"evidence:way": way},
+        )
+        for way, name, does, words in (
+            ("mean", "Mean ablation", "beside its mean output", "baseline of a corpus"),
+            ("resampled", "Resample ablation", "beside its output on a second text", "resampling"),
+            ("patched", "Patching of heads", "put into a second text", "activation patching"),
+            ("direct", "Direct effect", "by itself", "direct logit attribution DLA of heads"),
         )
     ),
     (

@@ -331,8 +331,10 @@ def by_way(case: Case, way: str) -> Mapping[interventions.HeadKey, float]:
     return {head: effect for some in measured.values() for head, effect in some.items()}
 
 
-def section(case: Case, baseline: evidence.Baseline) -> tuple[flow.Head, Answers]:
-    """Draw the section; returns the picked head, and the answers without it and what else is off."""
+def section(
+    case: Case, baseline: evidence.Baseline
+) -> tuple[flow.Head, Answers, Mapping[interventions.HeadKey, float]]:
+    """Draw the section; returns the picked head, the answers without it and what else is off, and the effects."""
     todo = evidence.head_sets(case.reading.trace)
     zero = lab.measure_with_progress(
         WITHOUT_HEADS,
@@ -373,7 +375,8 @@ def section(case: Case, baseline: evidence.Baseline) -> tuple[flow.Head, Answers
         partial(_ways, case, picked, zero),
         "evidence:ways",
     )
-    return picked, answers
+    by_head = {head: effect.drop for head, effect in evidence.single_heads(effects).items()}
+    return picked, answers, by_head
 
 
 def _sorted(
@@ -648,7 +651,12 @@ def draw_measures(
 
 
 def as_python(
-    case: Case, head: flow.Head, row: int, measures: evidence.HeadMaps, answers: Answers
+    case: Case,
+    head: flow.Head,
+    row: int,
+    measures: evidence.HeadMaps,
+    answers: Answers,
+    by_head: Mapping[interventions.HeadKey, float],
 ) -> None:
     item, stories, results = case.maps[head[0]], list[lab.Cell](), dict[str, Any]()
     if answers:
@@ -662,10 +670,14 @@ def as_python(
     if answers:
         effects = lab.measurements(WITHOUT_HEADS, case.key)
         todo = evidence.head_sets(case.reading.trace)
-        drops = {}
-        if all(one in effects for one in todo):
+        drops, story = {}, draw.EVERY
+        if case.way != "zero":
+            story = draw.way_cell(case.way, case.corpus, case.second)
+            if len(by_head) == len(case.heads):
+                drops = {"drops": np.array([by_head[head] for head in sorted(by_head)])}
+        elif all(one in effects for one in todo):
             drops = {"drops": np.array([effects[one].drop for one in todo])}
-        stories.append(replace(draw.EVERY, results=drops))
+        stories.append(replace(story, results=drops))
     hidden = lab.measurements(WITHOUT_TOKENS, case.key)
     tokens = range(len(case.reading.source.tokens))
     if baseline is not None and all(token in hidden for token in tokens):
@@ -810,8 +822,9 @@ def explore(choice: lab.ModelChoice) -> None:
             st.caption(lab.plain(case.reading.note))
         baseline = case.baseline
         answers: Answers = {}
+        by_head: Mapping[interventions.HeadKey, float] = {}
         if baseline is not None and baseline.pretrained.recordable:
-            head, answers = section(case, baseline)
+            head, answers, by_head = section(case, baseline)
         else:
             st.caption(
                 "Only the weights are known here, so the page shows only what follows from them: rollout and flow."
@@ -829,7 +842,7 @@ def explore(choice: lab.ModelChoice) -> None:
                 tested = tokens_section(case, baseline)
                 with answer:
                     lab.paragraph(draw.can_tell(*tested))
-        as_python(case, head, cell[0], measures, answers)
+        as_python(case, head, cell[0], measures, answers, by_head)
         lab.caption(
             draw.conditions(
                 case.reading.trace.source,

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from core.interpret.evidence import Baseline, Question, answering_rows
-from core.interpret.lens import attribute_logit
+from core.interpret.lens import attribute_logit, direct_logits
 from core.interpret.patching import rerun_rows
 from core.interpret.trace import Kind, LayerKey
 from core.pretrained import (
@@ -82,7 +82,8 @@ WAYS: tuple[Way, ...] = (
     Way(
         "direct",
         "direct",
-        "How much of the answer's logit does the head itself write? What later layers make of its output is left out.",
+        "What does it lose without what the head itself writes towards the logits, with the norms held? What later "
+        "layers make of its output is left out.",
         "nothing",
     ),
 )
@@ -101,9 +102,9 @@ def head_effects(
 
     `way` is the key of one of WAYS. "mean" needs `means` (see `mean_outputs`), "resampled" and "patched" need `other`,
     the second text's baseline (see `second_question`); its tokens are those of the same position or, in a text of
-    another length, of the same distance from the answer. "patched" is the gain of the second text's answer, "direct" a
-    term of `attribute_logit`, 0 for a head that writes nothing to where the answer is read. PretrainedError where a way
-    cannot be measured.
+    another length, of the same distance from the answer. "patched" is the gain of the second text's answer; "direct" is
+    by `direct_terms`, 0 for a head that writes nothing to where the answer is read. PretrainedError where a way cannot
+    be measured.
     """
     model = baseline.pretrained
     reject_if(way not in BY_KEY, f"There is no way {way!r}; take one of {', '.join(BY_KEY)}.")
@@ -204,18 +205,23 @@ def aligned(
 
 
 def direct_terms(baseline: Baseline) -> dict[HeadKey, float]:
-    """What each head itself writes towards the target logit, or the difference of two; PretrainedError for others."""
-    reject_if(
-        baseline.id is None or baseline.quantity not in ("logit", "difference"),
-        "What a head writes directly is a term of a logit, and there is no such sum for "
-        f"{'a cosine' if baseline.id is None else f'the {baseline.quantity}'}. Measure a logit or the difference of two.",
-    )
-    parts = attribute_logit(baseline, baseline.id, baseline.contrast).parts
-    return {
-        (*part.key, part.head): part.value
-        for part in parts
-        if part.key is not None and part.head is not None
+    """The target value less that of the answer without what each head itself writes towards the logits.
+
+    Of a logit, or of a difference of two, the head's term in `attribute_logit`. PretrainedError as there.
+    """
+    if baseline.quantity in ("logit", "difference"):
+        parts = attribute_logit(baseline, baseline.id, baseline.contrast).parts
+        return {
+            (*part.key, part.head): part.value
+            for part in parts
+            if part.key is not None and part.head is not None
+        }
+    answer = baseline.answer
+    without = {
+        head: baseline.target_value(replace(answer, logits=answer.logits - towards))
+        for head, towards in direct_logits(baseline)
     }
+    return {head: baseline.value - float(value) for head, value in without.items()}
 
 
 # The mean output of heads over a corpus.

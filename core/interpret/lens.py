@@ -403,6 +403,34 @@ def attribute_passes(
     yield result
 
 
+def direct_logits(
+    baseline: Baseline,
+) -> Iterator[tuple[tuple[str, int, int], Float[Tensor, " V"]]]:
+    """What each head, (kind, layer, head), writes itself towards every logit at the question's position.
+
+    These are the parts of `attribute_logit` for all outputs at once. PretrainedError as there.
+    """
+    attribute_logit(baseline, baseline.id)
+    pretrained, batch, stream = baseline.pretrained, baseline.batch, HeldStream()
+    calls = forward(pretrained, batch, with_qkv=True)[1].calls
+    hooks = hold_stream(pretrained.model, calls, stream)
+    passed, _ = forward(pretrained, batch, probe=True, hooks=hooks)
+    logits = baseline.answer_in(batch, passed).logits
+    writes = [write for write in stream.writes if write.heads is not None]
+    # The slopes are linear in these weights of the logits, so that their slopes are the parts of all logits
+    weights = torch.zeros_like(logits, requires_grad=True)
+    slopes = torch.autograd.grad(
+        logits, [write.probe for write in writes], weights, create_graph=True, allow_unused=True
+    )
+    for write, slope in zip(writes, slopes, strict=True):
+        if slope is not None:
+            call = calls[write.calls - 1]
+            by_head = shares_of(calls, write, slope[None])[0, : call.gated.shape[2]]
+            for head, value in enumerate(by_head):
+                (towards,) = torch.autograd.grad(value, weights, retain_graph=True)
+                yield (call.kind, call.layer, head), towards
+
+
 def _stream_parts(
     model: Any, calls: Sequence[AttentionCall], stream: HeldStream, logit: Tensor
 ) -> list[Part]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from core.interpret import evidence, trace as flow
+from core.interpret.corpus import CorpusConfig
 from core.interpret.interventions import BY_KEY, WAYS, HeadKey, agreement
 from core.pretrained import HeadSet, display_names
 from dashboard.draw.attention_view import Tile
@@ -81,6 +82,48 @@ alt.Chart(pd.DataFrame(rows)).mark_rect().encode(x="head:O", y="layer:N", color=
 """,
     "evidence:grid",
 )
+
+
+def way_cell(way: str, corpus: CorpusConfig | None, second: evidence.Question | None) -> Cell:
+    """What the answer owes to each head by a way, in place of EVERY."""
+    needs, given, argument = BY_KEY[way].needs, "", ""
+    if needs == "a mean":
+        argument = ", means=mean_outputs(shorten(baseline.pretrained), texts)"
+        given = f"""
+from core.interpret.corpus import CorpusConfig, inputs_of, shorten
+from core.interpret.interventions import mean_outputs
+
+texts, _ = inputs_of({corpus!r})"""
+    elif needs == "a second text":
+        argument = ", other=other"
+        given = f"""
+from core.interpret.evidence import Question, ask
+from core.pretrained import ModelInputs
+
+other = ask(baseline.pretrained, {second!r})"""
+    return Cell(
+        f"What the answer owes to each head. {BY_KEY[way].asks}",
+        f"""
+import numpy as np
+
+from core.interpret.interventions import head_effects
+{given}
+effects = head_effects(baseline, "{way}"{argument})
+drops = np.array([effects[head] for head in sorted(effects)])
+print("largest effect:", max(effects, key=lambda head: abs(effects[head])), drops[abs(drops).argmax()])
+""",
+        """
+import altair as alt
+import pandas as pd
+
+rows = [{"layer": f"{kind} {layer}", "head": head, "drop": drop}
+        for (kind, layer, head), drop in effects.items()]
+alt.Chart(pd.DataFrame(rows)).mark_rect().encode(x="head:O", y="layer:N", color="drop:Q")
+""",
+        "evidence:grid",
+    )
+
+
 HIDE = Cell(
     "The tokens by each measure, and what the answer loses when each is hidden.",
     """
@@ -233,23 +276,28 @@ def disagreement(name: str, head: HeadKey, by_way: ByWay) -> str:
             f"{signed(of['zero'] - of['mean'])} of that is the head’s mean output, which it writes on every text; "
             f"{signed(of['mean'])} is what it knows about this one."
         )
+    much = 0.1 * max(map(abs, of.values()))
     if "resampled" in of:
+        more, why = of["resampled"] - of.get("mean", of["zero"]), ""
+        if more > much:
+            why = f", {number(more)} more: there it writes for another answer"
+        elif more < -much:
+            why = f", {number(-more)} less: so much it writes alike on both texts"
         said.append(
-            f"With its output on the second text in place, which differs only where the texts do, the answer loses "
-            f"{signed(of['resampled'])}."
+            f"When it writes what it writes on the second text, the answer loses {signed(of['resampled'])}{why}."
         )
     if "patched" in of:
         more = of["patched"] - of.get("resampled", of["zero"])
         why = ""
-        if abs(more) > 0.1 * max(map(abs, of.values())):
+        if abs(more) > much:
             why = ", less than is lost without it: it needs what other heads write on this text"
             if more > 0:
                 why = ", more than is lost without it: on this text other heads stand in for it"
         said.append(f"Put into the second text alone it gains {signed(of['patched'])}{why}.")
     if "direct" in of:
         said.append(
-            f"It writes {signed(of['direct'])} of the answer itself; by later layers, which read it, comes "
-            f"{signed(of['zero'] - of['direct'])}."
+            f"It writes {signed(of['direct'])} of the answer itself; the rest of the effect by zero, "
+            f"{signed(of['zero'] - of['direct'])}, goes through later layers, which read it."
         )
     return " ".join(said)
 

@@ -15,7 +15,7 @@ from core.interpret.interventions import (
     mean_outputs,
     output_sums,
 )
-from core.interpret.lens import attribute_logit
+from core.interpret.lens import attribute_logit, direct_logits
 from core.pretrained import ModelInputs, PretrainedError, encode
 from tests.cases import each
 from tests.tiny_models import HEADS, asking, plain, tiny
@@ -143,9 +143,7 @@ def test_ways_reach_every_family(family):
     baseline = ask(tiny(family), Question(asking(family), against="Nine boats wait."))
     zero = head_effects(baseline, "zero")
     for head in [*zero][:: len(zero) - 1]:
-        assert zero[head] == pytest.approx(
-            ablate_heads(baseline, frozenset({head})).drop, abs=1e-5
-        )
+        assert zero[head] == pytest.approx(ablate_heads(baseline, frozenset({head})).drop, abs=1e-5)
     same = head_effects(baseline, "patched", [*zero][:2], other=baseline)
     assert [*same.values()] == pytest.approx([0, 0], abs=1e-5)
 
@@ -165,9 +163,29 @@ def test_what_a_way_lacks_is_said(why, way, given):
         head_effects(baseline_of(A), way, **given)
 
 
-def test_direct_terms_are_of_logits():
-    with pytest.raises(PretrainedError, match="no such sum for the log-probability"):
-        head_effects(baseline_of(A, "log-probability"), "direct")
+@each("family", ("gpt2", "bert", "llama", "t5"))
+def test_direct_terms_are_of_every_logit(family):
+    # In post-norm BERT a term passes every later norm, and in T5 it is of the decoder alone
+    baseline = ask(tiny(family), Question(asking(family), output=5, quantity="log-probability"))
+    effects, towards = head_effects(baseline, "direct"), dict(direct_logits(baseline))
+    for output in (5, 9):
+        for part in attribute_logit(baseline, output).parts:
+            if part.key and part.head is not None:
+                own = towards[*part.key, part.head][output]
+                assert float(own) == pytest.approx(part.value, rel=1e-4, abs=2e-5)
+    full = baseline.answer.logits
+    for head, values in towards.items():
+        lost = full.log_softmax(-1)[5] - (full - values).log_softmax(-1)[5]
+        assert effects[head] == pytest.approx(float(lost), rel=1e-4, abs=2e-5)
+    assert any(effects.values()) and all(
+        not effects[head] for head in effects.keys() - towards.keys()
+    )
+
+
+def test_what_has_no_direct_term_is_refused():
+    embedding = ask(tiny("bert_encoder"), Question(asking("bert_encoder")))
+    with pytest.raises(PretrainedError, match="no token but an embedding"):
+        head_effects(embedding, "direct")
     with pytest.raises(PretrainedError, match="no quantity 'loss'"):
         ask(tiny("gpt2"), Question(ModelInputs(A), quantity="loss"))
 

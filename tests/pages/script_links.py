@@ -153,6 +153,11 @@ LINKS: list[tuple[str, dict[str, str]]] = [
         },
     ),
     ("evidence", {"inside:model": "digits", "inside:picture": "Digit 2"}),
+    (
+        "evidence",
+        {"inside:model": "names", "evidence:way": "mean", "evidence:quantity": "logit difference"},
+    ),
+    ("evidence", {"inside:model": "numbers", "evidence:way": "patched in"}),
     ("evidence", {"inside:text": 'It\'s "so".', "evidence:against": 'That\\ isn\'t """it""".'}),
     ("lens", {"inside:model": "numbers", "inside:text": "seven ; ninety"}),
     (
