@@ -29,7 +29,9 @@ from dashboard.draw.two_models import SECOND
 
 # Names of measurements
 WITHOUT_HEADS, WITHOUT_TOKENS, MEANS = "evidence:heads", "evidence:tokens", "evidence:means"
+TABLE = "evidence:ways"  # the panel of the table
 MEAN_TEXTS = 30  # of a corpus: with all 300 the writer's effects change by at most 0.1 of 4.8
+GROUP = 24  # heads that are measured between two looks at Stop
 CORPORA = {
     "own": "The lab's sentences",
     "training": "Its training data",
@@ -90,6 +92,7 @@ class Controls(lab.Fields, page="evidence"):
         "Second text",
         lambda c: c.usual,
         of=lambda c: c.usual,
+        hidden=True,
         help="What a head writes on it is resampled, or gets what the head writes on the first text. A text that "
         "differs in one word asks for that difference.",
     )
@@ -99,9 +102,12 @@ class Controls(lab.Fields, page="evidence"):
         lambda c: {name: CORPORA[name] for name in c.corpora},
         lambda c: c.corpora[0],
         of=lambda c: c.corpora,
+        hidden=True,
         help=f"The mean output of a head is over all tokens of the first {MEAN_TEXTS} of these texts.",
     )
-    lines = lab.Text("Your texts, one a line", lines=True).optional(lambda c: c.corpus == "texts")
+    lines = lab.Text("Your texts, one a line", lines=True, hidden=True).optional(
+        lambda c: c.corpus == "texts"
+    )
     pin, strip = lab.CellField("pin"), lab.CellField("strip")
     off = lab.MultiSelect[str](
         "Switched off as well",
@@ -121,13 +127,31 @@ class Case:
     baseline: evidence.Baseline | None
     way: str = "zero"
     ways: tuple[str, ...] = ()
-    second: evidence.Question | None = None  # both None where the model reads no text
-    corpus: CorpusConfig | None = None
+    corpus: CorpusConfig | None = None  # of the mean; None where the model reads no text
+    choice: lab.ModelChoice | None = None
+    text: str = ""  # the second one
+    word: int | None = None  # that is masked
 
     @property
     def key(self) -> tuple[lab.ModelRef, evidence.Question]:
         """What measurements belong to."""
         return self.ref, self.question
+
+    @cached_property
+    def second(self) -> evidence.Question:
+        """The same question to the second text, in which the same word is masked; PretrainedError without that word."""
+        assert self.choice is not None and self.baseline is not None
+        inputs = replace(self.choice, inputs=ModelInputs(self.text)).masked(self.word)
+        return interventions.second_question(self.baseline, inputs)
+
+    @property
+    def other(self) -> evidence.Baseline:
+        """The answer to the second text."""
+        reject_if(
+            self.choice is None or self.text == self.choice.inputs.text,
+            "The second text is the first one so far: change a word of it under “What is measured”.",
+        )
+        return lab.baseline_of(self.ref, self.second)
 
     @cached_property
     def maps(self) -> tuple[flow.AttentionMap, ...]:
@@ -178,23 +202,23 @@ def draw_controls(choice: lab.ModelChoice) -> Case:
         question = replace(
             question, against=Controls.draw("against", into=lab.HERE).against.strip()
         )
-    ways = ways_of(model)
-    word, second, corpus, way = None, None, None, "zero"
+    ways, word, way, second, corpus = ways_of(model), None, "zero", "", None
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        with st.popover("What is measured", icon=":material/tune:"):
-            if model.head != "none":
-                if model.head == "masked":
-                    word = Controls.draw("word", into=lab.HERE, choice=choice).word
-                    question = evidence.Question(choice.masked(word))
-                question = _draw_question(choice, model, question)
-            if model.reads_text and ways:
-                second, corpus = _draw_texts(choice, question, word)
+        measured = st.popover("What is measured", icon=":material/tune:")
         if ways:
             way = Controls.draw("way", into=lab.HERE, ways=ways).way
+        with measured:
+            if model.head == "masked":
+                word = Controls.draw("word", into=lab.HERE, choice=choice).word
+                question = evidence.Question(choice.masked(word))
+            if model.head != "none":
+                question = _draw_question(choice, model, question)
+            if model.reads_text and ways:
+                second, corpus = _draw_texts(choice, way)
     same = question.inputs == choice.inputs
     reading = choice.reading if same else lab.reading_of(ref, question.inputs)
     baseline = lab.baseline_of(ref, question)
-    return Case(ref, reading, question, baseline, way, ways, second, corpus)
+    return Case(ref, reading, question, baseline, way, ways, corpus, choice, second, word)
 
 
 def ways_of(model: Pretrained) -> tuple[str, ...]:
@@ -231,22 +255,22 @@ def _draw_question(
     return question
 
 
-def _draw_texts(
-    choice: lab.ModelChoice, question: evidence.Question, word: int | None
-) -> tuple[evidence.Question, CorpusConfig]:
-    """The same question to the second text, in which the same word is masked, and the corpus of the mean."""
+def _draw_texts(choice: lab.ModelChoice, way: str) -> tuple[str, CorpusConfig]:
+    """The second text and the corpus of the mean; their controls are on the page where they change something."""
     name, text = choice.ref.name, choice.inputs.text
     example = text == model_inputs.text_of(name)
-    usual = SECOND.get(name, SECOND[""]) if example else text
-    inputs = ModelInputs(Controls.draw("second", into=lab.HERE, usual=usual).second)
-    inputs = replace(choice, inputs=inputs).masked(word)
-    second = interventions.second_question(lab.baseline_of(choice.ref, question), inputs)
     trained = f"{LAB}{name}" if choice.ref.source == "lab" else ""
-    corpora = ("training", "own", "texts") if has_training_data(trained) else ("own", "texts")
-    drawn = Controls.draw("corpus", "lines", into=lab.HERE, corpora=corpora)
-    return second, CorpusConfig(
-        trained or "minilm", drawn.corpus, drawn.lines or "", count=MEAN_TEXTS
-    )
+    trains = has_training_data(trained)
+    given = {
+        "usual": SECOND.get(name, SECOND[""]) if example else text,
+        "corpora": ("training", "own", "texts") if trains else ("own", "texts"),
+    }
+    needs, table = interventions.BY_KEY[way].needs, lab.SessionValue(False, TABLE).value
+    draw_or_read = Controls(**given).draw_or_read
+    second = draw_or_read("second", opened=table or needs == "a second text").second
+    drawn = draw_or_read("corpus", "lines", opened=table or needs == "a mean")
+    lines = drawn.lines or ""
+    return second, CorpusConfig(trained or "minilm", drawn.corpus, lines, count=MEAN_TEXTS)
 
 
 # What is measured of the answer, for all sessions.
@@ -312,21 +336,16 @@ def by_way(case: Case, way: str) -> Mapping[interventions.HeadKey, float]:
         given["means"] = interventions.mean_of(sums.values())
         about.append(case.corpus)
     elif needs == "a second text":
-        assert case.second is not None
-        reject_if(
-            case.second.inputs.text == case.question.inputs.text,
-            "The second text is the first one so far: change a word of it under “What is measured”.",
-        )
-        given["other"] = lab.baseline_of(case.ref, case.second)
+        given["other"] = case.other
         about.append(case.second)
     heads = tuple(case.ids.values())
-    layers = [tuple(head for head in heads if head[:2] == layer) for layer in case.layers]
+    some_at_once = [heads[start : start + GROUP] for start in range(0, len(heads), GROUP)]
     measured = lab.measure_with_progress(
         f"evidence:by:{way}",
         tuple(about),
-        [heads] if way == "direct" else layers,
+        [heads] if way == "direct" else some_at_once,
         lambda some: interventions.head_effects(baseline, way, some, **given),
-        "layers",
+        f"groups of {GROUP} heads",
     )
     return {head: effect for some in measured.values() for head, effect in some.items()}
 
@@ -349,9 +368,8 @@ def section(
     with right, lab.input_errors():
         if case.way != "zero":
             effects = {}
-            if case.way == "patched" and case.second is not None:
-                other = lab.baseline_of(case.ref, case.second)
-                before = float(baseline.target_value(other.answer))
+            if case.way == "patched":
+                before = float(baseline.target_value(case.other.answer))
             effects = draw.way_effects(case.way, by_way(case, case.way), before)
     alone = _sorted(case, effects or zero)
     picked = _head(case, next(iter(alone)))
@@ -373,7 +391,7 @@ def section(
     lab.details(
         "Each head by every way, and where they disagree",
         partial(_ways, case, picked, zero),
-        "evidence:ways",
+        TABLE,
     )
     by_head = {head: effect.drop for head, effect in evidence.single_heads(effects).items()}
     return picked, answers, by_head
@@ -436,12 +454,8 @@ def _grid(
     )
     if whole:
         lab.caption("“all”: the whole layer.")
-    elif case.second is not None and interventions.BY_KEY[case.way].needs == "a second text":
-        lab.caption(
-            draw.second_text(
-                case.second, lab.baseline_of(*case.key), lab.baseline_of(case.ref, case.second)
-            )
-        )
+    elif interventions.BY_KEY[case.way].needs == "a second text":
+        lab.caption(draw.second_text(case.text, lab.baseline_of(*case.key), case.other))
 
 
 def _without(
@@ -670,14 +684,17 @@ def as_python(
     if answers:
         effects = lab.measurements(WITHOUT_HEADS, case.key)
         todo = evidence.head_sets(case.reading.trace)
-        drops, story = {}, draw.EVERY
-        if case.way != "zero":
-            story = draw.way_cell(case.way, case.corpus, case.second)
+        drops = {}
+        if case.way != "zero" and by_head:
+            second = interventions.BY_KEY[case.way].needs == "a second text"
+            story = draw.way_cell(case.way, case.corpus, case.second if second else None)
             if len(by_head) == len(case.heads):
                 drops = {"drops": np.array([by_head[head] for head in sorted(by_head)])}
-        elif all(one in effects for one in todo):
-            drops = {"drops": np.array([effects[one].drop for one in todo])}
-        stories.append(replace(story, results=drops))
+            stories.append(replace(story, results=drops))
+        elif case.way == "zero":
+            if all(one in effects for one in todo):
+                drops = {"drops": np.array([effects[one].drop for one in todo])}
+            stories.append(replace(draw.EVERY, results=drops))
     hidden = lab.measurements(WITHOUT_TOKENS, case.key)
     tokens = range(len(case.reading.source.tokens))
     if baseline is not None and all(token in hidden for token in tokens):

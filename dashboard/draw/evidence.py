@@ -388,12 +388,10 @@ def unit_of(baseline: evidence.Baseline) -> str:
     return "probability" if baseline.id is None else of.get(baseline.quantity, "probability")
 
 
-def second_text(
-    question: evidence.Question, first: evidence.Baseline, second: evidence.Baseline
-) -> str:
+def second_text(text: str, first: evidence.Baseline, second: evidence.Baseline) -> str:
     """Which text it is, and which of its tokens stand for which where it has another length."""
     text, lengths = (
-        f"Second text: “{plain(question.inputs.text)}”.",
+        f"Second text: “{plain(text)}”.",
         [len(one.source) for one in (first, second)],
     )
     if lengths[0] == lengths[1]:

@@ -155,6 +155,14 @@ def test_all_ways_stand_in_one_table_with_one_sign():
     assert "“ann gave the book to”. It has 6 tokens, the first one 15" in text
 
 
+def test_a_second_text_without_the_masked_word_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
+    link = {"inside:model": str(save("bert", tmp_path)), "evidence:second": "tired"}
+    assert "Without each head" in page_text(open_at("evidence", **link))
+    app = open_at("evidence", **link, **{WAY: "resampled"})
+    assert "has no word" in app.info[0].value and "The likeliest answers" in page_text(app)
+
+
 def test_a_model_of_pictures_has_two_ways():
     app = open_at("evidence", **{"inside:model": "digits"})
     assert [one.label for one in app.get("button_group")] == ["Without its information"]
