@@ -219,7 +219,9 @@ class AttentionRecorder:
             out = out.clone()
             for row, _, _, head, values in patches:
                 which = slice(None) if head is None else head
-                out[row, :, which] = values[:, which, start : start + out.shape[-1]]
+                part = values[:, which]  # one number stands for all dimensions
+                wide = part.shape[-1] > 1
+                out[row, :, which] = part[..., start : start + out.shape[-1]] if wide else part
         return out
 
 

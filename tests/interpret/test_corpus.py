@@ -61,7 +61,7 @@ from core.pretrained import (
 from core.runs import worker
 from core.runs.runs import Run, list_runs
 from dashboard.server import queue
-from tests.tiny_models import SENTENCE, given, save, tiny
+from tests.tiny_models import SENTENCE, asking, given, save, tiny
 from tests.training.small import run_command
 
 COUNT = 5
@@ -126,6 +126,16 @@ def test_the_statistics_are_those_of_all_maps_at_once(model, inputs, corpus):
     assert all(np.isnan(corpus.mean(key)).all() for key in ("next", "ablation"))
     alone = [score_roles([one], "causal").score[0] for one in readings]
     assert np.allclose(corpus.mean("previous"), np.mean(alone, 0), atol=1e-9)
+
+
+def test_ablation_reaches_both_halves_of_differential_attention():
+    # They were nan without a word: the zero of a head was of the first half alone
+    made, item = tiny("diffllama"), asking("diffllama")
+    changes = head_changes(made, item, read_text(made, item, "causal"), "causal")
+    drop = ablate_heads(
+        ask(made, Question(item, quantity="logit")), frozenset({("causal", 1, 3)})
+    ).drop
+    assert changes[1, 1, 3] == pytest.approx(-drop, rel=1e-4, abs=1e-6) and abs(drop) > 1e-3
 
 
 def test_ablation_is_change_of_answer_without_each_head(model, inputs):

@@ -138,7 +138,7 @@ def test_every_token_of_a_corpus_counts_once():
     torch.testing.assert_close(means["causal", 1].flatten(), together, rtol=1e-4, atol=1e-5)
 
 
-@each("family", ("bert", "t5", "llama", "bert_encoder"))
+@each("family", ("bert", "t5", "llama", "bert_encoder", "mamba", "diffllama"))
 def test_ways_reach_every_family(family):
     baseline = ask(tiny(family), Question(asking(family), against="Nine boats wait."))
     zero = head_effects(baseline, "zero")
