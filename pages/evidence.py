@@ -83,8 +83,9 @@ class Controls(lab.Fields, page="evidence"):
         lambda c: {way: interventions.BY_KEY[way].name for way in c.ways},
         "zero",
         help="Each way asks another question. "
-        + " ".join(f"**{way.name}**: {way.asks}" for way in interventions.WAYS)
-        + " Above 0 the head helps the answer, by every way.",
+        + "\n\n"
+        + draw.asks(interventions.BY_KEY)
+        + "\n\nAbove 0 the head helps the answer, by every way.",
         also={"wrap": True},
     )
     usual: str
@@ -322,7 +323,8 @@ def by_way(case: Case, way: str) -> Mapping[interventions.HeadKey, float]:
     assert baseline is not None
     needs = interventions.BY_KEY[way].needs
     if needs == "a mean":
-        texts, _ = lab.shared(inputs_of, case.corpus)
+        with st.spinner("The texts of the mean are read."):  # the writer's take seconds
+            texts, _ = lab.shared(inputs_of, case.corpus)
         short = shorten(baseline.pretrained)
         sums = lab.measure_with_progress(
             MEANS,
@@ -539,18 +541,17 @@ def _ways(case: Case, picked: flow.Head, zero: Mapping[HeadSet, evidence.Effect]
     for way, error in errors.items():
         st.caption(lab.plain(f"{interventions.BY_KEY[way].name}: {error}"))
     lab.caption(
-        "Above 0 a head helps the answer, by every way and in the same unit. Below, what each way asks, and "
-        "Spearman’s ρ between the orders of all heads: 1 is the same order, 0 no relation."
+        "Above 0 a head helps the answer, by every way and in the same unit. Below, Spearman’s ρ between the orders of "
+        "all heads: 1 is the same order, 0 no relation."
     )
     known = {way: effects for way, effects in measured.items() if effects}
     lab.table(
-        ["way", *(interventions.BY_KEY[way].name for way in known), "what it asks"],
+        ["ρ", *(interventions.BY_KEY[way].name for way in known)],
         draw.ways_rows(known),
-        caption="What each way asks, and its agreement with the others, Spearman's ρ",
+        caption="Agreement of the order of the heads between ways, Spearman's ρ",
         markers=False,
-        left={0, len(known) + 1},
-        wrap=True,
     )
+    lab.paragraph(draw.asks(known))
     st.download_button(
         f"All {len(case.heads)} heads, CSV",
         lambda: draw.heads_csv(case.ids, case.sharp, case.estimates, measured),

@@ -1,7 +1,7 @@
 """Why this answer: the chart of answers, the maps of a head by every measure, and the sentences of numbers."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -253,16 +253,18 @@ def ways_table(
 
 
 def ways_rows(by_way: ByWay) -> list[list[str]]:
-    """What each measured way asks, and Spearman's ρ of its effects with those of every other."""
+    """Spearman's ρ of the effects by each measured way with those by every other."""
 
     def text(first: str, second: str) -> str:
         ρ = agreement(by_way[first], by_way[second])
         return "–" if ρ is None else number(ρ) if first == second else signed(ρ)
 
-    return [
-        [BY_KEY[way].name, *(text(way, other) for other in by_way), BY_KEY[way].asks]
-        for way in by_way
-    ]
+    return [[BY_KEY[way].name, *(text(way, other) for other in by_way)] for way in by_way]
+
+
+def asks(ways: Iterable[str]) -> str:
+    """What each way asks, as a list."""
+    return "\n".join(f"- **{BY_KEY[way].name}**: {BY_KEY[way].asks}" for way in ways)
 
 
 def disagreement(name: str, head: HeadKey, by_way: ByWay) -> str:
