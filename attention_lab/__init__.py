@@ -17,6 +17,7 @@ MODULES = {
     "core.attention": "attend Attention AttentionConfig Choice ConfigError Cache Steps PRESETS preset "
     "register Entry Param check first_difference",
     "core.claims.catalogue": "register_claim",
+    "core.interpret.activations": "read_activations activations_file",
     "core.interpret.trace": "AttentionMap AttentionTrace",
     "core.models": "ModelConfig",
     "core.pretrained": "read ModelInputs load_folder load_lab_model load_minilm PretrainedError",

@@ -10,6 +10,7 @@ import streamlit as st
 
 import dashboard.page as lab
 from core.interpret import map_transform, trace as analysis
+from core.interpret.activations import PARTS, Part, activation_bytes, activations_file
 from core.pretrained import Line, Reading, read
 from dashboard.draw import pretrained as draw
 
@@ -111,6 +112,27 @@ class Controls(lab.JoinedQueries, page="pretrained"):
         help="Smaller weights are left blank; the pointer still reads them.",
     )
     head = lab.HeadField(None)
+    parts = lab.MultiSelect[Part](
+        "Activations",
+        draw.PARTS,
+        PARTS,
+        help="The states between the layers, and what each head computes with. resid: the residual stream after a layer; "
+        "out: what the output projection gets of each head.",
+    )
+    layers = lab.MultiSelect[int](
+        "Of these layers",
+        lambda c: {item.number: f"L{item.number}" for item in c.reading.trace.maps},
+        help="None picked: all layers.",
+        also={"placeholder": "all"},
+    )
+    heads = lab.MultiSelect[int](
+        "Of these heads",
+        lambda c: {
+            at: f"H{at}" for at in range(min(len(one.weights) for one in c.reading.trace.maps))
+        },
+        help="None picked: all heads. A head comes with the keys and values that it shares.",
+        also={"placeholder": "all"},
+    )
     # of the heads, and what was asked for them
     roles = lab.SessionValue[tuple[object, lab.HeadRoles | None]]((None, None))
 
@@ -131,6 +153,7 @@ class Controls(lab.JoinedQueries, page="pretrained"):
         return "unit" if max(map(len, self.lines)) <= UNIT_TO else "p99.5"
 
 
+ACTIVATIONS, FILE = ("parts", "layers", "heads"), "pretrained:activations"
 GRID, SMALLEST, LARGEST = 400, 34, 68  # pixels: the grid's width, and of a thumbnail
 SIMILAR, SIMILAR_WIDTH = 5, 104  # heads that are most like one, and pixels of each
 
@@ -179,6 +202,9 @@ def explore(chosen: lab.ModelChoice) -> Callable[[], None] | None:
             analysis.previous_token,
         ),
     )
+    if chosen.pretrained is not None:
+        linked = any(f"pretrained:{name}" in st.query_params for name in ACTIVATIONS)
+        lab.details("Activations as a file", partial(activations, chosen), FILE, opened=linked)
     if skeleton is None:
         return None
 
@@ -190,6 +216,34 @@ def explore(chosen: lab.ModelChoice) -> Callable[[], None] | None:
     if lab.reruns_alone():  # nothing else is left to draw
         measure()
     return measure
+
+
+def activations(chosen: lab.ModelChoice) -> None:
+    """Draw what is written of which layers and heads, how large the file is, and the button that makes it."""
+    controls = Controls.draw(*ACTIVATIONS, into=lab.HERE, reading=chosen.reading)
+    arguments = controls.parts, controls.layers or None, controls.heads or None
+    length = len(chosen.reading.source) + len(chosen.reading.target or ())
+    revision = chosen.ref.revision if chosen.ref.source == "hub" else ""
+    with lab.input_errors():
+        size = activation_bytes(chosen.model, length, *arguments)
+        st.download_button(
+            f"safetensors, about {lab.byte_size(size)}",
+            partial(activations_file, chosen.model, chosen.inputs, *arguments, revision),
+            f"{chosen.model.name}.safetensors",
+            icon=":material/download:",
+            on_click="ignore",
+        )
+        lab.caption(draw.ACTIVATIONS)
+        st.code(
+            draw.activations_code(
+                chosen.model.name,
+                controls.parts,
+                layers=controls.layers,
+                heads=controls.heads,
+                revision=revision,
+            ),
+            language="python",
+        )
 
 
 def view_of(chosen: lab.ModelChoice, controls: Controls) -> map_transform.TraceView:

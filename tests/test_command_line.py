@@ -284,3 +284,31 @@ def test_a_worker_writes_utf_8_in_every_language(tmp_path, monkeypatch):
     spawn_worker([str(folder)], log=tmp_path / "log").wait()
     text = (tmp_path / "log").read_text("utf-8")
     assert "failed: " in text and "tâche" in text and "Unicode" not in text
+
+
+def test_record_writes_activations(tmp_path, monkeypatch, capsys):
+    from safetensors import safe_open
+
+    words = ["record", "writer", "--text", "The dog saw", "--activations", "resid,q"]
+    out = tmp_path / "some.safetensors"
+    options = ["--layers", "0,3", "--heads", "1", "--out", out]
+    assert lab(monkeypatch, *words, *options) == 0
+    assert "tokens: about" in capsys.readouterr().out
+    with safe_open(out, "pt") as file:
+        shapes = {name: file.get_slice(name).get_shape() for name in [*file.keys()]}
+        tokens, model = (file.metadata()[name] for name in ("tokens", "model"))
+    length, (_, width) = len(json.loads(tokens)), shapes["resid_0"]
+    streams = {f"resid_{layer}": [length, width] for layer in (0, 3)}
+    queries = {f"causal_{layer}_q": [1, length, shapes["causal_0_q"][2]] for layer in (0, 3)}
+    assert (shapes, model) == (streams | queries, "writer")
+    for wrong, says in (
+        (["--layers", "0;3"], "--layers 0;3: write numbers, as 0,3."),
+        (["--layers", "9"], "writer has the layers"),
+        (["--activations", "scores"], "There are no activations scores"),
+        (["--activations", ""], "with --activations name a model"),
+    ):
+        assert lab(monkeypatch, *words, "--out", out, *wrong) == 1
+        assert says in capsys.readouterr().err
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: type("Disk", (), {"free": 10}))
+    assert lab(monkeypatch, *words, "--out", out) == 1
+    assert "has 0 kB free" in capsys.readouterr().err

@@ -145,7 +145,7 @@ def read_stream(baseline: Baseline, start: int = 0, stop: int | None = None) -> 
         if call.kind != "cross" and call.name.startswith(inside)
     )
     try:
-        read = torch.stack([_tokens(one)[: len(logits)].cpu() for one in states])
+        read = torch.stack([token_states(one)[: len(logits)].cpu() for one in states])
         if read.ndim != 3 or read.shape[1] != len(logits):
             raise IndexError("other axes")
     except (KeyError, IndexError, RuntimeError) as error:
@@ -225,7 +225,7 @@ def layers_of(pretrained: Pretrained) -> tuple[str, ...]:
     return tuple(stacks[min(reversed(inside), key=lambda stack: stack.count("."))])
 
 
-def _tokens(states: Tensor) -> Tensor:
+def token_states(states: Tensor) -> Tensor:
     """The states (T, C) of one text; FSMT has the tokens first."""
     return states[0] if len(states) == 1 else states.movedim(1, 0)[0]
 
@@ -252,7 +252,7 @@ def _readout(baseline: Baseline, states: Float[Tensor, "M C"]) -> Float[Tensor, 
     def give(module: nn.Module, inputs: Any, output: Any) -> Any:
         """Those rows of states, whatever the last layer computed from the one that it got."""
         own = states_of(output)
-        padded = own.new_zeros(rows, *_tokens(own).shape)  # some families pad the tokens
+        padded = own.new_zeros(rows, *token_states(own).shape)  # some families pad the tokens
         padded[:, :length] = full.unflatten(0, (rows, length))
         return with_states(output, padded if len(own) == 1 else padded.transpose(0, 1))
 

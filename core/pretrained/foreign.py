@@ -7,6 +7,8 @@ maps of each size, as `read_arrays` opens them, of a JSON on them, and of the pi
 import importlib.util
 import io
 import json
+import re
+import shutil
 import sys
 import threading
 import traceback
@@ -30,21 +32,27 @@ from torch import nn
 
 from core import command_line
 from core.files import write_atomically
+from core.interpret.activations import PARTS, activation_bytes, activations_file
 from core.interpret.trace import AttentionMap, to_numpy, why_not_weights
 from core.memory import format_bytes
 from core.plugins import describe
 from core.pretrained.base import (
     Array,
     Line,
+    ModelInputs,
     PretrainedError,
     Reading,
     reject_if,
     wrap_errors,
 )
+from core.pretrained.finetune import folder_of, name_of, resolve
+from core.pretrained.hub import COMMIT
+from core.pretrained.load import load_folder
 from core.pretrained.maps import KINDS
 from core.pretrained.model_inputs import (
     MAX_HEADER,
     MAX_NUMBERS,
+    TEXT,
     decode_picture,
     read_arrays,
     small,
@@ -57,6 +65,7 @@ from core.pretrained.module_reader import (
     numbered,
     read_module,
 )
+from core.pretrained.reading import read_lines
 
 ABOUT, PICTURE = (
     "attention-maps.json",
@@ -418,10 +427,46 @@ app = command_line.new_app(__doc__)
 
 @app.command("record")
 def record_file(
-    file: Annotated[Path, typer.Argument(help="a Python file with build() and INPUTS")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="the file of maps")] = Path("maps.zip"),
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="a Python file with build() and INPUTS; with --activations a model: minilm, one of the lab, a folder, "
+            "a hub name"
+        ),
+    ],
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="the file")] = None,
+    activations: Annotated[
+        str, typer.Option(help=f"what is written of a model: some of {','.join(PARTS)}")
+    ] = "",
+    text: Annotated[str, typer.Option(help="what the model reads")] = TEXT,
+    layers: Annotated[str, typer.Option(help="some layers, as 0,3; else all")] = "",
+    heads: Annotated[str, typer.Option(help="some heads, as 0,3; else all")] = "",
 ) -> None:
-    """Run a Python file and write the attention of its model as a file of maps, which every copy of the lab opens."""
+    """Write the attention of your own model as a file of maps, which every copy of the lab opens; a Python file is run.
+
+    With --activations: write a model's residual stream, queries, keys, values and outputs of heads as safetensors.
+    """
+    reject_if(
+        source.endswith(".py") == bool(activations),
+        f"{source}: with --activations name a model, as minilm, a folder or owner/name; without it a Python file, whose "
+        "maps are written.",
+    )
+    if activations:
+        out = out or Path("activations.safetensors")
+        parts, some = activations.split(","), (_indices("layers", layers), _indices("heads", heads))
+        folder = folder_of(name := resolve(source))
+        model = load_folder(folder, name_of(name))
+        lines = read_lines(model, ModelInputs(text))
+        length = len(lines.source) + len(lines.target or ())
+        size = activation_bytes(model, length, parts, *some)
+        print(f"{length} tokens: about {format_bytes(size)}.")
+        free = shutil.disk_usage(out.resolve().parent).free
+        reject_if(size > free, f"The disk of {out} has {format_bytes(free)} free.")
+        commit = folder.name if COMMIT.fullmatch(folder.name) else ""
+        write_atomically(out, data := activations_file(model, text, parts, *some, commit))
+        print(f"{out}: {format_bytes(len(data))}.")
+        return
+    out, file = out or Path("maps.zip"), Path(source)
     maps = read_maps(data := record(file.resolve()), file.name)
     write_atomically(out, data)
     print(f"{out}: {format_bytes(len(data))}, {maps.about.source}: {'; '.join(maps.labels)}.")
@@ -429,3 +474,10 @@ def record_file(
     print(
         "On Pretrained models, pick Your own arrays… in the list of models, and give it this file."
     )
+
+
+def _indices(name: str, text: str) -> list[int] | None:
+    reject_if(
+        text and not re.fullmatch(r"\d+(,\d+)*", text), f"--{name} {text}: write numbers, as 0,3."
+    )
+    return [int(one) for one in text.split(",")] if text else None

@@ -908,24 +908,30 @@ def maps_bytes(model: Any, tokens: int) -> int:
 
     Each layer of a hybrid counts with the heads of both kinds.
     """
-    config, count = text_config(model), 4 * tokens**2
-    parts = config.per_layer_config if getattr(config, "is_heterogeneous", False) else [config]
-    for name, *others in (("num_hidden_layers",), ("num_attention_heads", "num_heads")):
-        # The largest where there is one a stage or a layer, 12 where there is none.
-        named = ([getattr(part, one, None) for part in parts] for one in (name, *others))
-        values = next((list(filter(None, ones)) for ones in named if any(ones)), [12])
-        largest = int(
-            np.max([max(one.values()) if isinstance(one, dict) else np.max(one) for one in values])
-        )
+    count, size = 4 * tokens**2, 1
+    for names in (("num_hidden_layers",), ("num_attention_heads", "num_heads")):
+        size = largest(model, names, 12)
         reject_if(
-            largest < 1,
-            f"The model has a config.json with {name} = {format_count(largest)}; expected 1 or more.",
+            size < 1,
+            f"The model has a config.json with {names[0]} = {format_count(size)}; expected 1 or more.",
         )
-        count *= largest
+        count *= size
     if any(state_kernels(type(module)) for module in model.modules()):
+        config = text_config(model)
         heads = (getattr(config, name, None) or 0 for name in STATE_HEADS)
-        count += count // largest * max(MAX_GROUPS, *heads)
+        count += count // size * max(MAX_GROUPS, *heads)
     return count
+
+
+def largest(model: Any, names: Sequence[str], otherwise: int) -> int:
+    """A number of a model's config, by the first name that it has: the largest where there is one a stage or a layer."""
+    config = text_config(model)
+    parts = config.per_layer_config if getattr(config, "is_heterogeneous", False) else [config]
+    named = ([getattr(part, name, None) for part in parts] for name in names)
+    values = next((list(filter(None, ones)) for ones in named if any(ones)), [otherwise])
+    return int(
+        np.max([max(one.values()) if isinstance(one, dict) else np.max(one) for one in values])
+    )
 
 
 def positions(model: Any) -> int:

@@ -1,10 +1,11 @@
 """Pretrained models: the sentences of one row, of all heads and of the conditions, and the picture under a map."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from core.interpret.activations import Part
 from core.interpret.map_transform import Sentences, TraceView, even, single_tokens
 from core.interpret.trace import (
     AttentionMap,
@@ -189,3 +190,31 @@ def conditions(reading: Reading, view: TraceView, options: Mapping[str, Any]) ->
         (True, "A weight shows where a head attends, not what the head does with the value there."),
     )
     return " ".join(sentence for holds, sentence in parts if holds)
+
+
+PARTS: dict[Part, str] = {
+    "resid": "Residual stream (resid)",
+    "q": "Queries (q)",
+    "k": "Keys (k)",
+    "v": "Values (v)",
+    "out": "Outputs of heads (out)",
+}
+ACTIVATIONS = (
+    "The metadata of the file say which model, weights, text and tokens these are, of which module each tensor is, and "
+    "what its axes are. To make it and read it back, after the first cells of this page as Python:"
+)
+
+
+def activations_code(name: str, parts: Sequence[Part], **given: object) -> str:
+    """Python that writes the same file from `model` and `inputs`, and reads it back; `given` as in `activations_file`."""
+    options = "".join(f", {key}={value!r}" for key, value in given.items() if value)
+    return f"""from pathlib import Path
+
+from safetensors import safe_open
+from core.interpret.activations import activations_file
+
+data = activations_file(model, inputs, {list(parts)}{options})
+Path("{name}.safetensors").write_bytes(data)
+with safe_open("{name}.safetensors", "pt") as file:
+    print(file.metadata(), {{key: file.get_tensor(key).shape for key in file.keys()}})
+"""

@@ -2,16 +2,20 @@
 
 import json
 import shutil
+import tempfile
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
+import streamlit as st
 import torch
+from safetensors.torch import load as load_tensors
 from streamlit.testing.v1 import AppTest
 
 from core.interpret import patching
+from core.interpret.activations import read_activations
 from core.interpret.evidence import Effect, Question, ablate_heads
 from core.interpret.map_transform import (
     MapTransform,
@@ -32,6 +36,7 @@ from core.pretrained import (
     ModelInputs,
     PretrainedError,
     load_lab_model,
+    load_minilm,
 )
 from core.pretrained.generate import Candidate
 from core.pretrained.reading import answer
@@ -127,6 +132,44 @@ def test_a_similar_head_opens_by_a_press():
     next(one for one in app.button if one.label == names[0]).click().run()
     assert app.query_params["head"] in ("4.3", ["4.3"])
     assert_says(app, "In head L4·H3", "Most like L4·H3")
+
+
+def test_activations_of_a_link_are_a_file(monkeypatch):
+    files = dict[str, Any]()
+
+    def button(label: str, data: Any, name: str, **_: Any) -> None:
+        files[name] = label, data
+
+    monkeypatch.setattr(st, "download_button", button)
+    link = {
+        "pretrained:parts": ["Queries (q)"],
+        "pretrained:layers": "L3",
+        "pretrained:heads": "H1",
+    }
+    app = open_at("pretrained", **link)
+    ((name, (label, data)),) = files.items()
+    assert (name, label) == (
+        "all-MiniLM-L6-v2.safetensors",
+        "safetensors, about 2.05\N{NO-BREAK SPACE}kB",
+    )
+    expected = read_activations(load_minilm(), TEXT, ["q"], [3], [1]).tensors["self_3_q"]
+    assert torch.equal(load_tensors(data())["self_3_q"], expected)
+    (code,) = (one.value for one in app.code if "activations_file" in one.value)
+    names = {"model": load_minilm(), "inputs": ModelInputs(TEXT)}
+    monkeypatch.chdir(tempfile.mkdtemp())
+    exec(code, names)
+    app.multiselect(key="pretrained:parts").set_value([]).run()
+    assert_says(app, "take some of resid")
+
+
+def test_activations_have_their_controls_in_an_open_panel():
+    app = set_state(open_at("pretrained"), "pretrained:activations")
+    assert [one.label for one in app.multiselect][-3:] == [
+        "Activations",
+        "Of these layers",
+        "Of these heads",
+    ]
+    assert not app.exception
 
 
 def test_the_key_of_the_pin_comes_first():
