@@ -72,7 +72,8 @@ WORDS = {
     "compare": "compare mechanisms variants difference",
     "efficient": "Flash attention FLOPs memory fast time benchmark long context complexity quadratic",
     "cards": "Llama GPT DeepSeek Qwen Mistral Gemma architecture parameters size",
-    "pretrained": "MiniLM BERT load open my own model upload attention matrix array picture image patches "
+    "pretrained": "activations residual stream safetensors "
+    "MiniLM BERT load open my own model upload attention matrix array picture image patches "
     "Hugging Face visualize plot attention map heatmap weights heads",
     "inside_weight": "why is this attention weight large q k product",
     "head_roles": "previous token pattern what does a head do learn look at",
@@ -81,7 +82,8 @@ WORDS = {
     "evidence": "evidence attention explanation explain importance ablation patching gradient saliency rollout remove head "
     "zero mean resample resampling direct effect logit difference KL",
     "lens": "logit lens layer by layer prediction",
-    "generate": "write text story chat next token GPT temperature sampling probability",
+    "generate": "write text story chat next token GPT temperature sampling probability steering steer direction activation "
+    "addition contrastive vector",
     "decode": "beam search greedy sampling top-k top-p",
     "cache": "KV cache size key value memory bytes inference MQA GQA MHA",
     "two_models": "compare two models two sentences difference",

@@ -8,15 +8,19 @@ from typing import Any
 import streamlit as st
 
 import dashboard.page as lab
+from core.interpret import steering
+from core.interpret.lens import layers_of
 from core.interpret.trace import Head, Kind, most_informative_head
 from core.models.decoding import Hypothesis, SearchSettings, Tree
 from core.pretrained import ModelInputs, Pretrained, PretrainedError, generate
+from core.pretrained.load import largest
 from core.studies import generate as study
 from dashboard.draw import generate as draw
 
 OPENING = (
     "When Mary and John went to the shop, John gave a cake to Mary. Mary"  # the writer is unsure
 )
+STEERED = "strength", "layer", "source", "towards", "away", "writer", "place"
 # of all sessions: searches that are over, names of tokens
 FINISHED, NAMES = "generate:finished", "generate:names"
 IN_NO_LINK = {"bind": None, "persist_state": None, "label_visibility": "collapsed"}
@@ -49,6 +53,9 @@ class Controls(lab.Search, page="generate"):
     tree: Tree
     best: int  # the last candidate of the best output
     path: Sequence[int]
+    depth: int  # layers
+    heads: int
+    words: tuple[str, ...]  # tokens of the text
 
     longest = lab.Number(
         "New tokens at most",
@@ -82,6 +89,41 @@ class Controls(lab.Search, page="generate"):
         also=lambda c: IN_NO_LINK | {"format": "step %d", "on_change": pick_step, "args": (c,)},
         help="The token of the output that is shown.",
     )
+    strength = lab.Number(
+        "Strength",
+        0.5,
+        -8.0,
+        8.0,
+        step=0.25,
+        slider=True,
+        help="How much of the direction is added: 1 is as long as the stream itself, 0 is nothing, below 0 is its opposite.",
+    )
+    layer = lab.Select[int](
+        "After layer",
+        lambda c: {layer: f"L{layer}" for layer in range(c.depth)},
+        lambda c: 2 * c.depth // 3,
+        help="The direction is read after this layer, and added there.",
+    )
+    source = lab.Segmented(
+        "Direction",
+        {"texts": "Texts minus texts", "head": "Output of a head"},
+        help="The mean state at the last token of some texts minus that of others, or what a head writes at a token.",
+    )
+    towards = lab.Text(
+        "Towards", "Mary thanked John\nMary and John", lines=True, help="Texts, one a line."
+    ).optional(lambda c: c.source == "texts")
+    away = lab.Text(
+        "Away from", "John thanked Mary\nJohn and Mary", lines=True, help="Texts, one a line."
+    ).optional(lambda c: c.source == "texts")
+    writer = lab.Number[int](
+        "Head of that layer", 0, 0, lambda c: c.heads - 1, help="The head whose output is added."
+    ).optional(lambda c: c.source == "head")
+    place = lab.Select[int](
+        "At token",
+        lambda c: dict(enumerate(lab.numbered(c.words))),
+        lambda c: len(c.words) - 1,
+        help="The token of the text at which the head's output is read.",
+    ).optional(lambda c: c.source == "head")
     at, pin = lab.CellField("at"), lab.CellField("pin")  # a candidate and a step; a cell of the map
     going = lab.SessionValue[tuple[Generation, study.Search] | None](None)
 
@@ -242,6 +284,12 @@ def outputs_view(about: Generation, search: study.Search, pretrained: Pretrained
         ),
         "generate:score",
     )
+    lab.details(
+        "Steer it: add a direction while it writes",
+        partial(steered_view, about, pretrained, search.start.read.tokens),
+        "generate:steer",
+        opened=any(f"generate:{name}" in st.query_params for name in STEERED),
+    )
     st.caption(
         lab.plain(
             draw.conditions(
@@ -251,6 +299,59 @@ def outputs_view(about: Generation, search: study.Search, pretrained: Pretrained
         width=460,
     )
     lab.search_sources(settings.strategy, key="generate:source-code")
+
+
+@lab.fragment
+@lab.input_errors()
+def steered_view(about: Generation, pretrained: Pretrained, words: tuple[str, ...]) -> None:
+    """Draw the text that follows without and with a direction, the next token's probabilities, and what is added."""
+    ref, settings = about.ref, SearchSettings(longest=about.settings.longest)
+    heads, depth = largest(pretrained.model, "num_attention_heads", 1), len(layers_of(pretrained))
+    controls = Controls(depth=depth, heads=heads, words=words)
+    left, right = st.columns([3, 1])
+    controls = controls.draw_more("strength", into=left).draw_more("layer", into=right)
+    picture = st.container()
+    controls = controls.draw_more(*STEERED[2:], into=lab.HERE)
+    if controls.source == "texts":
+        texts = (one.strip().splitlines() for one in (controls.towards, controls.away))
+        made = lab.Call(steering.mean_difference, (ref, controls.layer, *map(tuple, texts)))
+    else:
+        head = about.inputs.text, controls.layer, controls.writer, controls.place
+        made = lab.Call(steering.head_direction, (ref, *head))
+    with picture, st.spinner("Running the model without and with the direction"):
+        direction = lab.study_of(made.function, *made.args)
+        plain, steered = (
+            lab.study_of(steering.steer, ref, about.inputs, made, size, settings)
+            for size in (0.0, controls.strength)
+        )
+        first = (plain.tokens[0], steered.tokens[0])
+        top = steered.probabilities.topk(study.LIKELIEST).indices.tolist()
+        names = lab.study_of(generate.token_names, ref, (*first, *top))
+        for column, name, one in zip(st.columns(2), draw.SIDES, (plain, steered), strict=True):
+            column.markdown(
+                f"**{name}**\n\n" + lab.plain(generate.decode_text(pretrained, one.tokens))
+            )
+        lab.fact(draw.steered_fact(controls.strength, controls.layer, plain, steered, names))
+        lab.draw_chart(
+            st,
+            lab.bars(
+                draw.shares(plain, steered),
+                names,
+                first[1],
+                lab.Ink.of(lab.theme()),
+                study.LIKELIEST,
+            ),
+            alt="The likeliest next tokens with the direction, and without it",
+            key="generate:steered",
+        )
+    lab.caption(draw.STEERING)
+    lab.as_python(
+        "steered",
+        {"generate:steered": draw.STEERED},
+        direction=direction,
+        plain=plain,
+        steered=steered,
+    )
 
 
 def attended(

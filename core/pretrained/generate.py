@@ -2,7 +2,8 @@
 
 import inspect
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Literal, NamedTuple, Self
 
@@ -469,6 +470,7 @@ def most_similar(table: Float[Tensor, "N N"], one: int | None = None) -> tuple[i
 WRONG_CACHES = ("minimax", "moshi", "nemotron_h", "zamba2")
 # The encoder's states, or the ids themselves where there is no encoder; and which of them are no padding.
 Encoded = tuple[Tensor, Bool[Tensor, "B X"]]
+Hooks = Callable[[], AbstractContextManager[Any]]
 
 
 @dataclass(frozen=True)
@@ -491,9 +493,11 @@ class DecoderState:
 class DecoderAdapter:
     """A decoder for core.models.decoding over a shared model, always in eval mode; each step holds the model's lock."""
 
-    def __init__(self, pretrained: Pretrained, before: Sequence[int] = ()) -> None:
-        """`before` is the prefix of an encoder–decoder's decoder, before the search's first token."""
-        self.pretrained, self.before = pretrained, list(before)
+    def __init__(
+        self, pretrained: Pretrained, before: Sequence[int] = (), hooks: Hooks = nullcontext
+    ) -> None:
+        """`before` is the prefix of an encoder–decoder's decoder, before the search's first token; `hooks` are of a step."""
+        self.pretrained, self.before, self.hooks = pretrained, list(before), hooks
         self.two = pretrained.model.config.is_encoder_decoder
         taken = inspect.signature(pretrained.model.forward).parameters
         # Logits of the last position alone: those of a long prompt would take most of a step's memory.
@@ -544,6 +548,7 @@ class DecoderAdapter:
         with (
             wrap_errors(f"{self.pretrained.name} cannot continue"),
             self.pretrained.lock,
+            self.hooks(),
             torch.inference_mode(),
         ):
             # The inputs that the library's own generate gives: a layer's cache need not count the tokens before.
@@ -640,16 +645,21 @@ def prepare_generation(pretrained: Pretrained, inputs: ModelInputs) -> Generatio
 
 
 def generate_steps(
-    pretrained: Pretrained, start: GenerationStart, settings: SearchSettings
+    pretrained: Pretrained,
+    start: GenerationStart,
+    settings: SearchSettings,
+    hooks: Hooks = nullcontext,
 ) -> Iterator[Tree]:
     """The search tree after each step; the last one has the hypotheses, best first. ValueError for invalid settings.
 
-    Beam search divides by length^α, as Hugging Face does.
+    Beam search divides by length^α, as Hugging Face does. `hooks` are entered for each step, under the model's lock.
     """
     max_tokens = min(settings.longest, start.room)
     return search_steps(
         DecoderAdapter(
-            pretrained, start.prompt.prefix_tokens[:-1] if start.batch is not None else ()
+            pretrained,
+            start.prompt.prefix_tokens[:-1] if start.batch is not None else (),
+            hooks,
         ),
         start.prompt,
         settings,

@@ -210,6 +210,16 @@ LINKS: list[tuple[str, dict[str, str]]] = [
             "inside:text": "the 'old' \"king\" \\ walked . the old",
         },
     ),
+    (
+        "generate",
+        {
+            "generate:strategy": "Greedy",
+            "generate:source": "Output of a head",
+            "generate:strength": "-1.5",
+            "generate:longest": "5",
+            "inside:text": "Mary gave a cake to John",
+        },
+    ),
     ("two_models", {"two_models:mode": "Two models"}),
     (
         "two_models",

@@ -502,3 +502,21 @@ def test_equations_hold_the_path_s_numbers(settings, at, more, says, end):
     tree.candidates[2].chance = 0.25
     equation = search_equation(settings, tree, [0, 2], at, *more)
     assert [one for one in says if one not in equation] == [] and equation.endswith(end)
+
+
+def test_steering_moves_what_is_written_next():
+    app = open_generate(**{"generate:strength": "0.5", "generate:longest": "6"})
+    assert_says(app, "With 0.50 × the direction after L4, bought gets 0.19 as the next token")
+    sides = [
+        one.value for one in app.markdown if one.value.startswith(("**Without it", "**With it"))
+    ]
+    assert len(sides) == 2 and sides[0].split("**")[2] != sides[1].split("**")[2]
+    app.slider(key="generate:strength").set_value(0.0).run()
+    assert_says(app, "0 of 6 tokens of the text change")
+    app.text_area(key="generate:away").set_value("").run()
+    assert_says(app, "A direction needs a text on each side.")
+
+
+def test_steering_says_what_it_cannot_steer():
+    app = open_generate(**{"generate:strength": "1.0", "inside:model": "numbers"})
+    assert_says(app, "numbers reads with one part and writes with another")
