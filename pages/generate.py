@@ -20,7 +20,7 @@ from dashboard.draw import generate as draw
 OPENING = (
     "When Mary and John went to the shop, John gave a cake to Mary. Mary"  # the writer is unsure
 )
-STEERED = "strength", "layer", "source", "towards", "away", "writer", "place"
+STEERING = "strength", "layer", "source", "towards", "away", "writer", "place"
 # of all sessions: searches that are over, names of tokens
 FINISHED, NAMES = "generate:finished", "generate:names"
 IN_NO_LINK = {"bind": None, "persist_state": None, "label_visibility": "collapsed"}
@@ -53,9 +53,8 @@ class Controls(lab.Search, page="generate"):
     tree: Tree
     best: int  # the last candidate of the best output
     path: Sequence[int]
-    depth: int  # layers
-    heads: int
-    words: tuple[str, ...]  # tokens of the text
+    model: Pretrained
+    words: Sequence[str]  # tokens of the text
 
     longest = lab.Number(
         "New tokens at most",
@@ -100,8 +99,8 @@ class Controls(lab.Search, page="generate"):
     )
     layer = lab.Select[int](
         "After layer",
-        lambda c: {layer: f"L{layer}" for layer in range(c.depth)},
-        lambda c: 2 * c.depth // 3,
+        lambda c: {layer: f"L{layer}" for layer in range(len(layers_of(c.model)))},
+        lambda c: 2 * len(layers_of(c.model)) // 3,
         help="The direction is read after this layer, and added there.",
     )
     source = lab.Segmented(
@@ -116,7 +115,11 @@ class Controls(lab.Search, page="generate"):
         "Away from", "John thanked Mary\nJohn and Mary", lines=True, help="Texts, one a line."
     ).optional(lambda c: c.source == "texts")
     writer = lab.Number[int](
-        "Head of that layer", 0, 0, lambda c: c.heads - 1, help="The head whose output is added."
+        "Head of that layer",
+        0,
+        0,
+        lambda c: largest(c.model.model, "num_attention_heads", 1) - 1,
+        help="The head whose output is added.",
     ).optional(lambda c: c.source == "head")
     place = lab.Select[int](
         "At token",
@@ -288,7 +291,7 @@ def outputs_view(about: Generation, search: study.Search, pretrained: Pretrained
         "Steer it: add a direction while it writes",
         partial(steered_view, about, pretrained, search.start.read.tokens),
         "generate:steer",
-        opened=any(f"generate:{name}" in st.query_params for name in STEERED),
+        opened=any(f"generate:{name}" in st.query_params for name in STEERING),
     )
     st.caption(
         lab.plain(
@@ -303,15 +306,13 @@ def outputs_view(about: Generation, search: study.Search, pretrained: Pretrained
 
 @lab.fragment
 @lab.input_errors()
-def steered_view(about: Generation, pretrained: Pretrained, words: tuple[str, ...]) -> None:
+def steered_view(about: Generation, pretrained: Pretrained, words: Sequence[str]) -> None:
     """Draw the text that follows without and with a direction, the next token's probabilities, and what is added."""
     ref, settings = about.ref, SearchSettings(longest=about.settings.longest)
-    heads, depth = largest(pretrained.model, "num_attention_heads", 1), len(layers_of(pretrained))
-    controls = Controls(depth=depth, heads=heads, words=words)
-    left, right = st.columns([3, 1])
-    controls = controls.draw_more("strength", into=left).draw_more("layer", into=right)
+    controls = Controls(model=pretrained, words=words)
+    controls = controls.draw_more("strength", "layer", into=st.container(horizontal=True))
     picture = st.container()
-    controls = controls.draw_more(*STEERED[2:], into=lab.HERE)
+    controls = controls.draw_more(*STEERING[2:], into=lab.HERE)
     if controls.source == "texts":
         texts = (one.strip().splitlines() for one in (controls.towards, controls.away))
         made = lab.Call(steering.mean_difference, (ref, controls.layer, *map(tuple, texts)))
@@ -324,30 +325,24 @@ def steered_view(about: Generation, pretrained: Pretrained, words: tuple[str, ..
             lab.study_of(steering.steer, ref, about.inputs, made, size, settings)
             for size in (0.0, controls.strength)
         )
-        first = (plain.tokens[0], steered.tokens[0])
-        top = steered.probabilities.topk(study.LIKELIEST).indices.tolist()
-        names = lab.study_of(generate.token_names, ref, (*first, *top))
-        for column, name, one in zip(st.columns(2), draw.SIDES, (plain, steered), strict=True):
-            column.markdown(
-                f"**{name}**\n\n" + lab.plain(generate.decode_text(pretrained, one.tokens))
-            )
+        sides = {"Without it": plain, "With it": steered}
+        for column, (name, one) in zip(st.columns(2), sides.items(), strict=True):
+            written = lab.plain(generate.decode_text(pretrained, one.tokens))
+            column.markdown(f"**{name}**\n\n{written}")
+        shares = {"with": steered.probabilities, "model": plain.probabilities}
+        likeliest = [share.topk(study.LIKELIEST).indices.tolist() for share in shares.values()]
+        names = lab.study_of(generate.token_names, ref, (*likeliest[0], *likeliest[1]))
         lab.fact(draw.steered_fact(controls.strength, controls.layer, plain, steered, names))
         lab.draw_chart(
             st,
-            lab.bars(
-                draw.shares(plain, steered),
-                names,
-                first[1],
-                lab.Ink.of(lab.theme()),
-                study.LIKELIEST,
-            ),
+            lab.bars(shares, names, likeliest[0][0], lab.Ink.of(lab.theme()), study.LIKELIEST),
             alt="The likeliest next tokens with the direction, and without it",
             key="generate:steered",
         )
     lab.caption(draw.STEERING)
     lab.as_python(
         "steered",
-        {"generate:steered": draw.STEERED},
+        {"generate:steered": draw.STEERING_CHART},
         direction=direction,
         plain=plain,
         steered=steered,

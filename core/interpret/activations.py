@@ -21,7 +21,7 @@ from core.pretrained.attention_recorder import numbers_by_layer
 from core.pretrained.base import ModelInputs, Pretrained, refuse_too_much, reject_if
 from core.pretrained.forward import forward
 from core.pretrained.load import largest
-from core.pretrained.maps import note_of
+from core.pretrained.maps import KINDS, note_of
 from core.pretrained.reading import encode
 from core.provenance import lab_version
 
@@ -128,7 +128,7 @@ def read_activations(
     hooks = hooked(one.register_forward_hook(partial(keep, *names)) for *names, one in blocks)
     _, recorder = forward(pretrained, batch, with_qkv={*parts} != {"resid"}, hooks=hooks)
     numbers, stateful = numbers_by_layer(model, recorder.calls), list[str]()
-    for call in recorder.calls:
+    for call in recorder.calls if {*parts} != {"resid"} else ():
         number, count = numbers[call.kind, call.layer], call.weights.shape[1]
         if layers is not None and number not in layers:
             continue
@@ -138,7 +138,7 @@ def read_activations(
             f"Layer {number} of {pretrained.name} has the heads 0 to {count - 1}, and no {wrong}.",
         )
         stateful += [f"{call.kind}_{number}"] * call.state
-        out = None if call.out is None else call.replaceable.transpose(1, 2)
+        out = call.replaceable.transpose(1, 2)
         for part, value in (("q", call.q), ("k", call.k), ("v", call.v), ("out", out)):
             if part in parts and value is not None:
                 # a head's keys are those of its group
@@ -151,10 +151,8 @@ def read_activations(
         f"{pretrained.name} has the layers {min(known)} to {max(known)}, and no {missing}.",
     )
     rows = [row for row in rows if layers is None or row[1] in layers]
-    kinds = [call.kind for call in recorder.calls]
-    notes = [cut, note_of(pretrained, recorder, kinds)]
-    if stateful:
-        notes.append(f"Layers that pass on a state have no q and k: {', '.join(stateful)}.")
+    without = f"Layers that pass on a state have no q and k: {', '.join(stateful)}."
+    notes = cut, note_of(pretrained, recorder, KINDS), without * bool(stateful)
     metadata = {
         "format": f"activations of Attention Lab {lab_version()}",
         "model": pretrained.name,

@@ -20,7 +20,7 @@ from core.interpret.patching import read_outputs, states_of, with_states
 from core.models.base import hooked
 from core.models.decoding import SearchSettings
 from core.pretrained import ModelInputs, Pretrained, forward, numbers_by_layer, reject_if
-from core.pretrained.generate import GenerationStart, generate_steps, prepare_generation
+from core.pretrained.generate import generate_steps, prepare_generation
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +32,7 @@ class Direction:
 
 
 @dataclass(frozen=True, eq=False)
-class Steered:
+class SteeredText:
     """The tokens that follow a text while a direction is added, and the probabilities (V,) of the first of them."""
 
     tokens: tuple[int, ...]
@@ -71,16 +71,19 @@ def steer(
     direction: Direction,
     strength: float,
     settings: SearchSettings,
-) -> Steered:
+) -> SteeredText:
     """A text's best continuation with strength × direction added at every token, its own and new ones; 0 adds nothing."""
-    start, hooks = _start(pretrained, inputs), partial(added, pretrained, direction, strength)
+    start, hooks = (
+        prepare_generation(pretrained, inputs),
+        partial(add_direction, pretrained, direction, strength),
+    )
     *_, tree = generate_steps(pretrained, start, settings, hooks)
     ids = torch.tensor([start.prompt.prefix_tokens])
     output, _ = forward(pretrained, {"input_ids": ids}, hooks=hooks())
-    return Steered(tree.hypotheses[0].tokens, output.logits[0, -1].float().softmax(-1))
+    return SteeredText(tree.hypotheses[0].tokens, output.logits[0, -1].float().softmax(-1))
 
 
-def added(
+def add_direction(
     pretrained: Pretrained, direction: Direction, strength: float
 ) -> AbstractContextManager[None]:
     """Hooks that add strength × direction to what the layer returns; none for a strength of 0."""
@@ -89,13 +92,18 @@ def added(
         states = states_of(output)
         return with_states(output, states + strength * direction.vector.to(states))
 
-    layer = pretrained.model.get_submodule(layers_of(pretrained)[direction.layer])
-    return hooked(one.register_forward_hook(add) for one in [layer] * bool(strength))
+    names = [layers_of(pretrained)[direction.layer]] * bool(strength)
+    return hooked(pretrained.model.get_submodule(one).register_forward_hook(add) for one in names)
 
 
 def _states(pretrained: Pretrained, text: str, layer: int) -> tuple[Float[Tensor, "T C"], Any]:
     """The states after a layer at each token of a text that could go on, and the calls of attention."""
-    start, names = _start(pretrained, ModelInputs(text)), layers_of(pretrained)
+    start, names = prepare_generation(pretrained, ModelInputs(text)), layers_of(pretrained)
+    reject_if(
+        start.batch is not None,
+        f"{pretrained.name} reads with one part and writes with another, so no text of yours passes the layers that write. "
+        "Take a model that goes on with a text, such as GPT-2.",
+    )
     reject_if(
         not 0 <= layer < len(names), f"{pretrained.name} has the layers 0 to {len(names) - 1}."
     )
@@ -108,14 +116,3 @@ def _states(pretrained: Pretrained, text: str, layer: int) -> tuple[Float[Tensor
 def _direction(layer: int, vector: Tensor, states: Float[Tensor, "N C"]) -> Direction:
     reject_if(not vector.norm(), "Both sides have the same states, so they have no direction.")
     return Direction(layer, vector * states.norm(dim=-1).mean() / vector.norm())
-
-
-def _start(pretrained: Pretrained, inputs: ModelInputs) -> GenerationStart:
-    """The state before a text goes on."""
-    start = prepare_generation(pretrained, inputs)
-    reject_if(
-        start.batch is not None,
-        f"{pretrained.name} reads with one part and writes with another, so no text of yours passes the layers that write. "
-        "Take a model that goes on with a text, such as GPT-2.",
-    )
-    return start

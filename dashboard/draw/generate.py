@@ -7,7 +7,7 @@ from itertools import zip_longest
 import numpy as np
 from torch import Tensor
 
-from core.interpret.steering import Steered
+from core.interpret.steering import SteeredText
 from core.interpret.trace import AttentionMap, Head, induction, to_numpy
 from core.models.decoding import Hypothesis, SearchSettings
 from core.studies import generate as study
@@ -257,13 +257,12 @@ for output in tree.hypotheses:
 # Without and with a direction that is added.
 
 
-SIDES = "Without it", "With it"
 STEERING = (
     "Both are written greedily. The direction is as long as the residual stream is on average where it is read, and is added "
     "after the layer at every token, those of the text included: [Turner et al. 2023](https://arxiv.org/abs/2308.10248), "
     "[Rimsky et al. 2024](https://arxiv.org/abs/2312.06681). In the chart the pale bar is without it."
 )
-STEERED = """
+STEERING_CHART = """
 import altair as alt
 import pandas as pd
 
@@ -275,22 +274,19 @@ alt.Chart(pd.DataFrame(rows, columns=["token", "of", "probability"])).mark_bar()
 """
 
 
-def shares(plain: Steered, steered: Steered) -> dict[str, Tensor]:
-    return {"with": steered.probabilities, "model": plain.probabilities}
-
-
 def steered_fact(
-    strength: float, layer: int, without: Steered, steered: Steered, names: Mapping[int, str]
+    strength: float,
+    layer: int,
+    without: SteeredText,
+    steered: SteeredText,
+    names: Mapping[int, str],
 ) -> str:
     """The likeliest next token with the direction, with its probability without it, and how the texts differ."""
     token, first = int(steered.probabilities.argmax()), int(without.probabilities.argmax())
     chances = [share_text(float(one.probabilities[token])) for one in (steered, without)]
     pairs = list(zip_longest(steered.tokens, without.tokens))
-    out = (
-        f"With {number(strength)} × the direction after L{layer}, **{plain(names[token])}** gets {chances[0]} as the next "
-        f"token; without it, {chances[1]}"
-    )
     other = "" if token == first else f", and “{plain(names[first])}” is the likeliest"
     return (
-        f"{out}{other}. {sum(a != b for a, b in pairs)} of {len(pairs)} tokens of the text change."
+        f"With {number(strength)} × the direction after L{layer}, **{plain(names[token])}** gets {chances[0]} as the next "
+        f"token; without it, {chances[1]}{other}. {sum(a != b for a, b in pairs)} of {len(pairs)} tokens of the text change."
     )

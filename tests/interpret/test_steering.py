@@ -5,7 +5,7 @@ import torch
 
 from core.interpret.lens import layers_of
 from core.interpret.patching import states_of, with_states
-from core.interpret.steering import Direction, head_direction, mean_difference, steer
+from core.interpret.steering import head_direction, mean_difference, steer
 from core.models.base import hooked
 from core.models.decoding import SearchSettings
 from core.pretrained import ModelInputs, PretrainedError, load_lab_model
@@ -116,11 +116,6 @@ def test_a_head_writes_by_its_part_of_w_o():
             "reads with one part and writes with another",
         ),
         ("bert", lambda m: mean_difference(m, 0, *TEXTS), "does not generate text"),
-        (
-            "t5",
-            lambda m: steer(m, ModelInputs(SENTENCE), Direction(0, torch.ones(24)), 1.0, SETTINGS),
-            "writes with another",
-        ),
     ],
 )
 def test_what_cannot_be_steered_says_why(family, do, says):
