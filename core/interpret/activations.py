@@ -71,10 +71,10 @@ def activation_bytes(
     if "resid" in parts:
         layers_of(pretrained)
     number = partial(largest, pretrained.model)
-    width, count = number("hidden_size", 1), number("num_attention_heads", 1)
-    size = max(number(name, 0) for name in ("head_dim", "qk_head_dim", "v_head_dim"))
-    size, keys = size or width // count, number("num_key_value_heads", count)
-    every = max(number("num_hidden_layers", 1), number("decoder_layers", 1))
+    width, count = number(1, "hidden_size"), number(1, "num_attention_heads")
+    size = max(number(0, name) for name in ("head_dim", "qk_head_dim", "v_head_dim"))
+    size, keys = size or width // count, number(count, "num_key_value_heads")
+    every = max(number(1, "num_hidden_layers"), number(1, "decoder_layers"))
     # an encoder–decoder has cross-attention, too
     numbers = tokens * (2 if pretrained.model.config.is_encoder_decoder else 1)
 

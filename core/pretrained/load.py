@@ -910,7 +910,7 @@ def maps_bytes(model: Any, tokens: int) -> int:
     """
     count, size = 4 * tokens**2, 1
     for names in (("num_hidden_layers",), ("num_attention_heads", "num_heads")):
-        size = largest(model, names, 12)
+        size = largest(model, 12, *names)
         reject_if(
             size < 1,
             f"The model has a config.json with {names[0]} = {format_count(size)}; expected 1 or more.",
@@ -923,7 +923,7 @@ def maps_bytes(model: Any, tokens: int) -> int:
     return count
 
 
-def largest(model: Any, names: Sequence[str], otherwise: int) -> int:
+def largest(model: Any, otherwise: int, *names: str) -> int:
     """A number of a model's config, by the first name that it has: the largest where there is one a stage or a layer."""
     config = text_config(model)
     parts = config.per_layer_config if getattr(config, "is_heterogeneous", False) else [config]
