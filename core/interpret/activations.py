@@ -137,7 +137,7 @@ def read_activations(
             wrong,
             f"Layer {number} of {pretrained.name} has the heads 0 to {count - 1}, and no {wrong}.",
         )
-        stateful += [f"{call.kind}_{number}"] * call.state
+        stateful += [f"{call.kind}_{number}"] * bool(call.state)
         out = call.replaceable.transpose(1, 2)
         for part, value in (("q", call.q), ("k", call.k), ("v", call.v), ("out", out)):
             if part in parts and value is not None:
