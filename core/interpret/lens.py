@@ -307,25 +307,28 @@ class Attribution:
 
 @dataclass(frozen=True, eq=False)
 class Write:
-    """What one run of a module gave, and the zero added to it; `heads` are W_O's inputs, `calls` those so far."""
+    """What one run of a module gave, and the zero added to it; `heads` are W_O's inputs, `calls` those so far.
+
+    A `role` has what is no module's output: a bias, whose `probe` is what it is part of.
+    """
 
     name: str
     output: Tensor
     probe: Tensor
     heads: Tensor | None
     calls: int
+    role: str = ""
 
 
 @dataclass(eq=False)
 class HeldStream:
-    """One pass along the residual stream: what modules gave, in order, and biases with what they are part of.
+    """One pass along the residual stream: what modules gave, in order, and biases.
 
     `transformed` is the output of the last matrix after the layers. With `rows` it is followed at these tokens alone,
     and on to the queries, keys and values of every layer.
     """
 
     writes: list[Write] = field(default_factory=list)
-    biases: list[tuple[str, Tensor, Tensor]] = field(default_factory=list)
     calls: int = 0
     transformed: Tensor | None = None
     rows: Sequence[int] | None = None
@@ -340,9 +343,12 @@ class HeldStream:
             return taken
         return states.detach().index_copy(-2, self._at(states), taken)
 
+    def note(self, role: str, bias: Tensor, part_of: Tensor) -> None:
+        self.writes.append(Write("", bias.detach(), part_of, None, self.calls, role))
+
     def _at(self, states: Tensor) -> Tensor:
         assert self.rows is not None
-        at = [row for row in self.rows if row < states.shape[-2]]
+        at = [row for row in self.rows if 0 <= row < states.shape[-2]]
         return torch.tensor(at, dtype=torch.long, device=states.device)
 
 
@@ -437,27 +443,18 @@ def _stream_parts(
     """The parts of a logit, by its gradient along the residual stream; an encoder's parts have none."""
     if not logit.requires_grad:
         return []
-    slopes = torch.autograd.grad(
-        logit,
-        [*(write.probe for write in stream.writes), *(values for *_, values in stream.biases)],
-        allow_unused=True,
-    )
+    slopes = torch.autograd.grad(logit, [write.probe for write in stream.writes], allow_unused=True)
     sums: dict[Part, float] = defaultdict(float)  # by the part without its value
-    for write, slope in zip(stream.writes, slopes, strict=False):
+    biases = list[Part]()
+    for write, slope in zip(stream.writes, slopes, strict=True):
         if slope is not None:
             values = shares_of(calls, write, slope[None])[0].tolist()
             for part, value in zip(parts_of(model, calls, write), values, strict=True):
-                sums[part] += value
-    return [
-        *(replace(part, value=value) for part, value in sums.items()),
-        *(
-            Part(role, float((slope * bias).sum()))
-            for (role, bias, _), slope in zip(
-                stream.biases, slopes[len(stream.writes) :], strict=True
-            )
-            if slope is not None
-        ),
-    ]
+                if write.role:
+                    biases.append(replace(part, value=value))
+                else:
+                    sums[part] += value
+    return [*(replace(part, value=value) for part, value in sums.items()), *biases]
 
 
 NO_SUM = (
@@ -575,7 +572,7 @@ def _projected(stream: HeldStream, module: Any, inputs: Any, output: Any) -> Ten
         return None
     taken = module.forward(stream.take(inputs[0]))
     if getattr(module, "bias", None) is not None and taken.requires_grad:
-        stream.biases.append(("projection", module.bias.detach(), taken))
+        stream.note("projection", module.bias, taken)
     return stream.put(output, taken)
 
 
@@ -583,7 +580,7 @@ def _transformed(stream: HeldStream, linear: nn.Linear, inputs: Any, output: Ten
     """Note what a matrix after the layers gives, and its bias."""
     stream.transformed = output
     if linear.bias is not None and output.requires_grad:
-        stream.biases.append(("transform", linear.bias.detach(), output))
+        stream.note("transform", linear.bias, output)
 
 
 def _gated(stream: HeldStream, norm: nn.Module, inputs: Any) -> tuple[Tensor, ...] | None:
@@ -618,7 +615,7 @@ def _held(stream: HeldStream, norm: Any, inputs: Any, output: Tensor) -> Tensor 
         return None
     held = output + scaled - scaled.detach()
     if getattr(norm, "bias", None) is not None:
-        stream.biases.append(("norm", norm.bias.detach(), held))
+        stream.note("norm", norm.bias, held)
     return alone.put(whole, held)
 
 
@@ -645,10 +642,11 @@ def shares_of(
     calls: Sequence[AttentionCall], write: Write, slopes: Float[Tensor, "N ... C"]
 ) -> Float[Tensor, "N P"]:
     """What each of `parts_of` a module's write adds to N numbers with these slopes."""
+    slopes = slopes.cpu()
     if write.heads is None:
-        return (slopes * write.output).flatten(1).sum(1, keepdim=True)
+        return (slopes * write.output.cpu()).flatten(1).sum(1, keepdim=True)
     call = calls[write.calls - 1]
-    matrix, slopes = output_matrix(call), slopes.cpu()
+    matrix = output_matrix(call)
     assert matrix is not None
     inputs = write.heads.cpu().reshape(*slopes.shape[1:-1], *matrix.shape[:2])
     shares = torch.einsum("...he,hec,n...c->nh", inputs, matrix, slopes)
@@ -660,6 +658,8 @@ def shares_of(
 
 def parts_of(model: Any, calls: Sequence[AttentionCall], write: Write) -> list[Part]:
     """What a module wrote, without values; an output projection by its heads, and its bias."""
+    if write.role:
+        return [Part(write.role, 0.0)]
     if write.heads is not None:
         call = calls[write.calls - 1]
         key, matrix = (call.kind, call.layer), output_matrix(call)
@@ -671,7 +671,9 @@ def parts_of(model: Any, calls: Sequence[AttentionCall], write: Write) -> list[P
     if _embeds(model.get_submodule(write.name)) and match is None:
         own = write.name.rpartition(".")[2].lower()
         positions = "pos" in own or own == "wpe"
-        name = "position" if positions else "segment" if "type" in own else "token"
+        name = (
+            "position" if positions else "segment" if "type" in own or "segment" in own else "token"
+        )
         return [Part("embedding", 0.0, name=name)]
     mixes = any(write.name.startswith(f"{call.name}.") for call in calls)
     here: list[tuple[int, LayerKey]] = [

@@ -11,8 +11,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, Literal
+from functools import partial
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -56,6 +56,7 @@ Side = Literal["query", "key"]
 SLOPES = (
     2**21
 )  # numbers of the largest slope in one backward pass: more is slower, for want of cache
+START = "start"  # the role of what enters the first layer
 CONSTANT = ("biases", "projection bias")
 ADDS_UP = 1e-4  # of the largest part: how far their sum may be from the model's own vector
 
@@ -159,15 +160,9 @@ NO_SPLIT = (
 )
 
 
-# The residual stream as the first layer of a stack gets it: the writes and biases before, the states, and a probe.
-Start = tuple[int, int, Tensor, Tensor]
-
-
 @contextmanager
-def _watch(
-    model: Any, calls: Sequence[AttentionCall], stream: HeldStream, starts: list[Start]
-) -> Iterator[None]:
-    """Hold the stream, and note where each stack of layers starts."""
+def _watch(model: Any, calls: Sequence[AttentionCall], stream: HeldStream) -> Iterator[None]:
+    """Hold the stream, and note what the first layer of each stack gets."""
     modules = dict(model.named_modules())
     stacks = dict.fromkeys(match["stack"] for call in calls if (match := STACK.match(call.name)))
     seen = set[Any]()
@@ -179,7 +174,7 @@ def _watch(
         seen.add(module)
         taken = stream.take(states)
         probe = torch.zeros_like(taken, requires_grad=True)
-        starts.append((len(stream.writes), len(stream.biases), taken.detach(), probe))
+        stream.writes.append(Write("", taken.detach(), probe, None, stream.calls, START))
         states = stream.put(states, taken + probe)
         return ((states, *args[1:]), options) if args else (args, options | {STATES: states})
 
@@ -210,6 +205,7 @@ def explain_score(
     """
     batch, *_ = encode(pretrained, inputs)
     model, queries = pretrained.model, (query,) if isinstance(query, int) else tuple(query)
+    reject_if(not queries, "There is no query: name one or more.")
     _, blank = forward(pretrained, blank_batch(pretrained), with_qkv=True)
     for call in blank.calls:
         reject_if(
@@ -217,7 +213,7 @@ def explain_score(
             f"No one matrix of {pretrained.name} gets what the heads of {call.name} give, and that "
             "alone, so what each writes is unknown. Take a model such as GPT-2, Llama or T5.",
         )
-    stream, starts = HeldStream(rows=sorted({*queries, key})), list[Start]()
+    stream = HeldStream(rows=sorted({*queries, key}))
     short = "logits_to_keep" in inspect.signature(model.forward).parameters
     try:
         _, recorder = forward(
@@ -225,7 +221,7 @@ def explain_score(
             batch,
             with_qkv=True,
             probe=True,
-            hooks=_watch(model, blank.calls, stream, starts),
+            hooks=_watch(model, blank.calls, stream),
             **({"logits_to_keep": 1} if short else {}),  # no logit is looked at
         )
     except PretrainedError as error:  # a hook changed what the family's code needs
@@ -241,10 +237,10 @@ def explain_score(
     )
     group, _ = attention.kv_group(head)
     q, k, scale = attention.q[head, at].sum(0), attention.k[group, key], attention.scale
-    splitter = _Splitter(pretrained, recorder.calls, stream, starts)
-    q_sources, q_parts, q_tokens = splitter.split(q, scale * k.detach())
-    k_sources, k_parts, k_tokens = splitter.split(k, scale * q.detach())
-    v_sources, v_parts, _ = splitter.split(attention.v[group, key])
+    split = partial(_split, pretrained, recorder.calls, stream)
+    q_sources, q_parts, q_tokens = split(q, scale * k.detach())
+    k_sources, k_parts, k_tokens = split(k, scale * q.detach())
+    v_sources, v_parts, _ = split(attention.v[group, key])
     matrix = output_matrix(call)
     assert matrix is not None
     factors = (call.weights[0, head, at, key, None].detach() * output_gates(call)[at, head]).sum(0)
@@ -291,132 +287,96 @@ def _seen(attention: LayerAttention) -> Bool[Tensor, "H T S"]:
     return torch.ones(shape, dtype=torch.bool) if allowed is None else allowed.expand(shape)
 
 
-@dataclass(eq=False)
-class _Splitter:
-    """One pass along the stream, by which queries, keys and values are split."""
+def _split(
+    pretrained: Pretrained,
+    calls: Sequence[AttentionCall],
+    stream: HeldStream,
+    vector: Float[Tensor, " D"],
+    other: Float[Tensor, " D"] | None = None,
+) -> tuple[tuple[Source, ...], Float[np.ndarray, "A D"], dict[Source, np.ndarray]]:
+    """What wrote a vector, the parts that add up to it, and what heads read for their product with another.
 
-    pretrained: Pretrained
-    calls: Sequence[AttentionCall]
-    stream: HeldStream
-    starts: Sequence[Start]
-
-    @cached_property
-    def numbers(self) -> dict[LayerKey, int]:
-        return numbers_by_layer(self.pretrained.model, self.calls)
-
-    @cached_property
-    def names(self) -> dict[LayerKey, str]:
-        return layer_names(self.numbers)
-
-    def split(
-        self, vector: Float[Tensor, " D"], other: Float[Tensor, " D"] | None = None
-    ) -> tuple[tuple[Source, ...], Float[np.ndarray, "A D"], dict[Source, np.ndarray]]:
-        """What wrote a vector, the parts that add up to it, and what heads read for their product with another.
-
-        PretrainedError where the parts do not add up.
-        """
-        stream, model = self.stream, self.pretrained.model
-        ends = [
-            *(write.probe for write in stream.writes),
-            *(values for *_, values in stream.biases),
-            *(probe for *_, probe in self.starts),
-        ]
-        tokens = max(call.weights.shape[-1] for call in self.calls)
-        size = tokens * max(write.output.shape[-1] for write in stream.writes)
-        units = torch.eye(len(vector), dtype=vector.dtype, device=vector.device)
-        runs = [
-            torch.autograd.grad(
-                vector,
-                ends,
-                some,
-                retain_graph=True,
-                is_grads_batched=True,
-                allow_unused=True,
-            )
-            for some in units.split(max(1, SLOPES // size))
-        ]
-        slopes = [None if one[0] is None else torch.cat(one) for one in zip(*runs, strict=True)]
-        sums: dict[Source, Tensor] = defaultdict(lambda: torch.zeros(len(vector)))
-        modules: dict[Source, dict[str, None]] = defaultdict(dict)
-        runs = Counter(write.name for write in stream.writes)
-        read = dict[Source, np.ndarray]()
-        written, biased = list[Tensor](), list[Tensor]()
-        for write in stream.writes:
-            slope = slopes.pop(0)
-            written.append(torch.zeros(len(vector)))
-            if slope is None:
-                continue
-            shares = shares_of(self.calls, write, slope)
-            written[-1] = shares.sum(1)
-            for part, share in zip(parts_of(model, self.calls, write), shares.T, strict=True):
-                source = self._source(part)
-                sums[source] += share
-                if source.part not in CONSTANT and runs[write.name] == 1:
-                    modules[source][write.name] = None
-            if write.heads is not None and other is not None:
-                read |= self._read(write, torch.einsum("d,d...->...", other, slope))
-        for role, bias, _ in stream.biases:
-            slope = slopes.pop(0)
-            share = torch.zeros(len(vector))
-            if slope is not None:
-                share = (slope * bias).flatten(1).sum(1).cpu()
-                sums[self._source(Part(role, 0.0))] += share
-            biased.append(share)
-        own = vector.detach().cpu()
-        largest = max(float(one.norm()) for one in (own, *sums.values()))
-        for (writes, biases, states, _), slope in zip(self.starts, slopes, strict=True):
-            # Patches, convolutions, a tensor of positions: what enters the layers and no embedding wrote
-            if slope is not None and (own - sum(sums.values())).norm() > ADDS_UP * largest:
-                rest = (slope * states).flatten(1).sum(1).cpu()
-                rest = rest - sum([*written[:writes], *biased[:biases]])
-                several = any(source.part == "embedding" for source in sums)
-                sums[Source("embedding", "other embeddings" if several else "embedding")] += rest
-        reject_if(
-            not (own - sum(sums.values())).norm() <= ADDS_UP * largest,
-            NO_SPLIT.format(self.pretrained.name),
+    PretrainedError where the parts do not add up.
+    """
+    probes = [write.probe for write in stream.writes]
+    tokens = max(call.weights.shape[-1] for call in calls)
+    size = tokens * max(write.output.shape[-1] for write in stream.writes)
+    units = torch.eye(len(vector), dtype=vector.dtype, device=vector.device)
+    passes = [
+        torch.autograd.grad(
+            vector, probes, some, retain_graph=True, allow_unused=True, is_grads_batched=True
         )
-        named = {source: replace(source, modules=tuple(modules[source])) for source in sums}
-        return (
-            tuple(named.values()),
-            to_numpy(torch.stack(list(sums.values()))),
-            {named[source]: values for source, values in read.items()},
-        )
+        for some in units.split(max(1, SLOPES // size))
+    ]
+    runs = Counter(write.name for write in stream.writes)
+    source = partial(_source, numbers_by_layer(pretrained.model, calls), calls)
+    sums: dict[Source, Tensor] = defaultdict(lambda: torch.zeros(len(vector)))
+    modules: dict[Source, dict[str, None]] = defaultdict(dict)
+    read, rests = dict[Source, np.ndarray](), list[Tensor]()
+    for write, slopes in zip(stream.writes, zip(*passes, strict=True), strict=True):
+        if slopes[0] is None:
+            continue
+        slope = torch.cat(slopes).cpu()
+        shares = shares_of(calls, write, slope).T
+        if write.role == START:
+            rests.append(shares[0] - sum(sums.values()))
+            continue
+        sources = [source(part) for part in parts_of(pretrained.model, calls, write)]
+        for one, share in zip(sources, shares, strict=True):
+            sums[one] += share
+            if one.part not in CONSTANT and runs[write.name] == 1:
+                modules[one][write.name] = None
+        if write.heads is not None and other is not None:
+            toward = torch.einsum("d,d...->...", other, slope)
+            by_token = _read(calls[write.calls - 1], toward, stream.rows or ())
+            read |= dict(zip(sources, map(to_numpy, by_token), strict=False))
+    own = vector.detach().cpu()
+    largest = max(float(one.norm()) for one in (own, *sums.values()))
+    for rest in rests:
+        # Patches, convolutions, a tensor of positions: what enters the layers and no embedding wrote
+        if (own - sum(sums.values())).norm() > ADDS_UP * largest:
+            several = any(one.part == "embedding" for one in sums)
+            sums[Source("embedding", "other embeddings" if several else "embedding")] += rest
+    reject_if(
+        not (own - sum(sums.values())).norm() <= ADDS_UP * largest,
+        NO_SPLIT.format(pretrained.name),
+    )
+    named = {one: replace(one, modules=tuple(modules[one])) for one in sums}
+    return (
+        tuple(named.values()),
+        to_numpy(torch.stack(list(sums.values()))),
+        {named[one]: values for one, values in read.items()},
+    )
 
-    def _source(self, part: Part) -> Source:
-        if part.role == "embedding":
-            what: SourcePart = "embedding" if part.name == "token" else part.name  # type: ignore[assignment]
-            return Source(what, what)
-        if part.role == "projection":
-            return Source("projection bias", "projection bias")
-        if part.role not in ("head", "feed-forward", "mixer"):
-            return Source("biases", "biases")
-        if part.key is None:
-            layer, name = (int(part.name[1:]), part.name) if part.name else (None, "")
-        else:
-            layer, name = self.numbers[part.key], self.names[part.key]
-        state = any((call.kind, call.layer) == part.key and call.state for call in self.calls)
-        if part.role == "mixer" or (part.role == "head" and state):
-            return Source("state layer", f"{name} state layer".strip(), layer, None, part.key)
-        if part.role == "head":
-            return Source("head", f"{name}·H{part.head}", layer, part.head, part.key)
-        return Source("feed-forward", f"{name} feed-forward".strip(), layer, None, part.key)
 
-    def _read(self, write: Write, slope: Tensor) -> dict[Source, np.ndarray]:
-        """What each head adds along a slope by reading each token."""
-        call = self.calls[write.calls - 1]
-        matrix, gates = output_matrix(call), call.gated
-        rows = [row for row in self.stream.rows or () if row < call.weights.shape[2]]
-        if call.state or matrix is None or gates is None or slope.shape[:-1].numel() != len(rows):
-            return {}
-        values = repeat_heads(call.v, len(matrix))[0].detach()
-        weights = call.weights[0, :, rows, : values.shape[1]].detach()
-        toward = torch.einsum("rc,hec->rhe", slope.flatten(0, -2).cpu(), matrix)
-        read = torch.einsum("rhe,hrs,hse->hs", toward * output_gates(call)[rows], weights, values)
-        key = call.kind, call.layer
-        return {
-            self._source(Part("head", 0.0, key, head)): to_numpy(one)
-            for head, one in enumerate(read)
-        }
+def _source(numbers: dict[LayerKey, int], calls: Sequence[AttentionCall], part: Part) -> Source:
+    if part.role == "embedding":
+        what = "embedding" if part.name == "token" else part.name
+        return Source(cast(SourcePart, what), what)
+    if part.role not in ("head", "feed-forward", "mixer"):
+        return Source(what := "projection bias" if part.role == "projection" else "biases", what)
+    layer = int(part.name[1:]) if part.name else None
+    name = part.name
+    if part.key is not None:
+        layer, name = numbers[part.key], layer_names(numbers)[part.key]
+    state = any(call.state and (call.kind, call.layer) == part.key for call in calls)
+    if part.role == "head" and not state:
+        return Source("head", f"{name}·H{part.head}", layer, part.head, part.key)
+    what = "feed-forward" if part.role == "feed-forward" else "state layer"
+    return Source(what, f"{name} {what}".strip(), layer, None, part.key)
+
+
+def _read(
+    call: AttentionCall, slope: Float[Tensor, "*R C"], followed: Sequence[int]
+) -> Float[Tensor, "H S"] | tuple[()]:
+    """What each head adds along a slope by reading each token; none of a state layer, or of rows out of order."""
+    matrix, rows = output_matrix(call), [one for one in followed if one < call.weights.shape[2]]
+    if call.state or matrix is None or slope.shape[:-1].numel() != len(rows):
+        return ()
+    values = repeat_heads(call.v, len(matrix))[0].detach()
+    weights = call.weights[0, :, rows, : values.shape[1]].detach()
+    toward = torch.einsum("rc,hec->rhe", slope.flatten(0, -2), matrix)
+    return torch.einsum("rhe,hrs,hse->hs", toward * output_gates(call)[rows], weights, values)
 
 
 # Algebra is not cause: a source removed at its token, and the model run on with nothing held.
@@ -525,7 +485,7 @@ def removal_agreement(removals: Sequence[Removal], seed: int = 0) -> Agreement |
 
 
 # Measured with a GPT-2 of 124 million on one core: FLOPs a second, seconds of any text, and times the memory of all maps.
-RATE, START, HELD = 7e10, 0.2, 8
+RATE, FIRST, HELD = 7e10, 0.2, 8
 
 
 def split_cost(pretrained: Pretrained, inputs: ModelInputs) -> tuple[float, float]:
@@ -533,4 +493,4 @@ def split_cost(pretrained: Pretrained, inputs: ModelInputs) -> tuple[float, floa
     batch, *_ = encode(pretrained, inputs)
     tokens = max(values.shape[-1] for name, values in batch.items())
     weights = sum(one.numel() for one in pretrained.model.parameters())
-    return START + 2 * weights * tokens / RATE, float(HELD * maps_bytes(pretrained.model, tokens))
+    return FIRST + 2 * weights * tokens / RATE, float(HELD * maps_bytes(pretrained.model, tokens))
