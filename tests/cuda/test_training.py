@@ -25,6 +25,7 @@ from core.interpret.evidence import (
 from core.interpret.head_tests import score_repeats
 from core.interpret.lens import attribute_logit, read_lens
 from core.interpret.patching import estimate_heads, pair_of, patch, patch_source
+from core.interpret.score_sources import explain_score
 from core.models import ModelConfig
 from core.models.decoding import Prompt, Sampling, SearchSettings, beam, greedy, sample
 from core.pretrained import LAB_MODELS, ModelInputs, PretrainedError, answer, load_lab_model, read
@@ -221,6 +222,7 @@ QUESTIONS = {
     "contributions": lambda model, inputs: measure_contributions(ask(model, Question(inputs))),
     "lens": lambda model, inputs: read_lens(ask(model, Question(inputs))),
     "attribution": lambda model, inputs: attribute_logit(ask(model, Question(inputs)), 3),
+    "sources": lambda model, inputs: explain_score(model, inputs, 0, 0, 3, 1),
     "patching": lambda model, inputs: patch(pair_of(model, inputs, OTHER)),
     "estimate": lambda model, inputs: estimate_heads(patch_source(pair_of(model, inputs, OTHER))),
     "heads": lambda model, inputs: read_heads(model),
@@ -236,7 +238,7 @@ def test_a_lab_model_is_questioned(name, what):
     check(load_lab_model(name), lambda model: QUESTIONS[what](model, REPEAT))
 
 
-@each("what", ["contributions", "lens", "attribution", "heads", "generation"])
+@each("what", ["contributions", "lens", "attribution", "sources", "heads", "generation"])
 @each("family", ["bert_classifier", "gpt2", "llama", "bart", "vit"])
 def test_a_family_is_questioned(family, what):
     check(tiny(family), lambda model: QUESTIONS[what](model, given(family)))
