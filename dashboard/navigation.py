@@ -134,6 +134,14 @@ GROUPS: dict[str, tuple[Step, ...]] = {
             section="One weight",
         ),
         Step(
+            "why_key",
+            "Why this key",
+            ":material/call_split:",
+            "Split a score by what wrote it.",
+            place="Pretrained models",
+            section="Why this key",
+        ),
+        Step(
             "head_roles",
             "Head roles",
             ":material/badge:",

@@ -12,57 +12,13 @@ from core.interpret.evidence import (
     WeightBreakdown,
     break_down_weight,
     layer_attentions,
-    telling_cell,
 )
-from core.interpret.trace import AttentionTrace, Head, Kind, head_name
-from core.pretrained import Reading
 from dashboard.draw import inside_weight as draw
 
 MAP = "inside_weight:map"
 
 
-def changed(before: "Controls") -> None:
-    """Write what the three lists say into the link."""
-    now = before.read("head", "query", "key", **vars(before))
-    lab.write_pair("head", now.heads[now.head])
-    lab.write_pair("cell", (now.query, now.key))
-
-
-def numbered(tokens: tuple[str, ...]) -> dict[int, str]:
-    return {index: f"{index} · {token}" for index, token in enumerate(tokens)}
-
-
-def in_no_link(controls: "Controls") -> dict[str, object]:
-    """The lists show the link's cell, and change it."""
-    return {"bind": None, "on_change": partial(changed, controls)}
-
-
-class Controls(lab.Fields, page="inside_weight"):
-    reading: Reading
-    kind = lab.Select[Kind](
-        "Attention",
-        lambda c: {kind: lab.KINDS[kind] for kind in lab.KINDS if kind in c.reading.trace.kinds},
-        lambda c: "cross" if "cross" in c.reading.trace.kinds else c.reading.trace.kinds[0],
-        help=lab.KIND_HELP,
-    ).when(lambda c: len(c.reading.trace.kinds) > 1)
-    head = lab.Select[str](
-        "Head",
-        lambda c: {name: c.trace.name(head) for name, head in c.heads.items()},
-        help="Layer and head, counted from 0.",
-        also=in_no_link,
-    )
-    query = lab.Select[int](
-        "Query",
-        lambda c: numbered(c.trace.maps[0].queries),
-        help="The token that attends.",
-        also=in_no_link,
-    )
-    key = lab.Select[int](
-        "Key",
-        lambda c: numbered(c.trace.maps[0].keys),
-        help="The token that is attended to.",
-        also=in_no_link,
-    )
+class Controls(lab.WeightFields, page="inside_weight"):
     order = lab.Segmented(
         "Order of dimensions",
         {"own": "By dimension", "largest": "Largest first"},
@@ -70,18 +26,6 @@ class Controls(lab.Fields, page="inside_weight"):
         also={"label_visibility": "collapsed"},
     )
     cell, shown = lab.CellField("cell"), lab.HeadField(None)
-
-    @property
-    def trace(self) -> AttentionTrace:
-        return self.reading.trace.of(self.kind)
-
-    @property
-    def heads(self) -> dict[str, Head]:
-        return {
-            head_name(layer, head): (layer, head)
-            for layer, item in enumerate(self.trace.maps)
-            for head in range(len(item.weights))
-        }
 
 
 def page() -> None:
@@ -94,32 +38,12 @@ def page() -> None:
         explore(chosen)
 
 
-def picked_cell(chosen: lab.ModelChoice, controls: Controls) -> Cell:
-    """The cell of the link, of a press in the map, which wins, or the most telling one."""
-    ref, kind, trace = chosen.ref, controls.kind, controls.trace
-    shape = trace.maps[0].weights.shape[1:]
-    usual = telling_cell(controls.reading, trace, lab.current_head_of(ref, kind, trace.shape))
-    heads = {head: (kind, head) for head in controls.heads.values()}
-    linked = Controls.shown.shown((ref, kind), ref, heads, usual.at[0])
-    pair = Controls.cell.pinned((shape[0], shape[1]), (ref, chosen.inputs, kind)) or usual.at[1]
-    own, _ = lab.stores(MAP, None)
-    view = lab.settled(trace, MAP, own, own, linked, pair)
-    cell = Cell(view.layer, view.head, *(view.pin or pair))
-    if cell.at[0] != linked:
-        lab.choose_head(ref, kind, cell.at[0])
-        lab.write_pair("head", cell.at[0])
-    Controls.cell.pin(cell.at[1])
-    return cell
-
-
 @lab.fragment
 def explore(chosen: lab.ModelChoice) -> None:
     reading, answer = chosen.reading, st.container()  # a phone shows it before the controls
     grid = st.grid(4 if len(reading.trace.kinds) > 1 else 3, min_column_width=105)
     controls = Controls.draw("kind", into=grid, reading=reading)
-    cell = picked_cell(chosen, controls)
-    Controls.set(head=head_name(*cell.at[0]), query=cell.query, key=cell.key)
-    controls.draw_more("head", "query", "key", into=grid)
+    cell = controls.pick(chosen, grid)
     layers = lab.study_of(layer_attentions, chosen.ref, chosen.inputs)
     layer = layers[controls.kind, cell.layer]
     one = lab.computed(break_down_weight, layer, cell.head, cell.query, cell.key)
@@ -144,6 +68,7 @@ def explore(chosen: lab.ModelChoice) -> None:
     as_python(controls, cell, one)
     with answer:
         lab.fact(draw.weight_fact(head, one, query, key))
+    lab.weight_link(chosen, controls.kind, *cell.at, ["why_key"])
     with right:
         row_of_weights(one, item.keys)
     # q and k dimension by dimension, before and after rotation where the family rotates

@@ -9,16 +9,16 @@ from dataclasses import KW_ONLY, dataclass, replace
 from functools import cache, cached_property, partial
 from html import escape
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import streamlit as st
 
 from core import plugins
 from core.entries import ConfigError
 from core.files import hosted, without_paths
-from core.interpret.evidence import Baseline, Question
+from core.interpret.evidence import Baseline, Cell, Question, telling_cell
 from core.interpret.roles import ROLES
-from core.interpret.trace import AttentionTrace, Head, Kind
+from core.interpret.trace import AttentionTrace, Head, Kind, head_name
 from core.pretrained import (
     LAB_MODELS,
     WRITER,
@@ -44,13 +44,14 @@ from core.pretrained import (
 )
 from core.settings import settings
 from core.tasks import grammar
-from dashboard.draw.attention_view import Pair
+from dashboard.draw.attention_view import Pair, settled, stores
 from dashboard.draw.components import describe
 from dashboard.draw.figures import CATEGORIES, PICKED, Spec, text_on
 from dashboard.draw.formats import byte_size, number, plain
 from dashboard.draw.grids import effect_grid
 from dashboard.draw.picture_files import trace_npz
-from dashboard.fields.base import Field, Of, Options, Segmented, guarded
+from dashboard.fields.base import Field, Fields, Of, Options, Segmented, Select, guarded
+from dashboard.fields.cell import CellField
 from dashboard.fields.link import (
     bound,
     one_of,
@@ -1183,23 +1184,108 @@ def effect_chart(
     )
 
 
-STEP = step_of("inside_weight")
+def _numbered(tokens: tuple[str, ...]) -> dict[int, str]:
+    return {index: f"{index} · {token}" for index, token in enumerate(tokens)}
+
+
+class WeightFields(Fields):
+    """A head, a query and a key of a model: three lists that show the link's head and cell, and change these.
+
+    A page's class has `cell` and `shown` of its own, and a map that picks a cell the key `<page>:map`.
+    """
+
+    reading: Reading
+    cell: ClassVar[CellField]
+    shown: ClassVar["HeadField"]
+    kind = Select[Kind](
+        "Attention",
+        lambda c: {kind: KINDS[kind] for kind in KINDS if kind in c.reading.trace.kinds},
+        lambda c: "cross" if "cross" in c.reading.trace.kinds else c.reading.trace.kinds[0],
+        help=KIND_HELP,
+    ).when(lambda c: len(c.reading.trace.kinds) > 1)
+    head = Select[str](
+        "Head",
+        lambda c: {name: c.trace.name(head) for name, head in c.heads.items()},
+        help="Layer and head, counted from 0.",
+        also=lambda c: c._in_no_link,
+    )
+    query = Select[int](
+        "Query",
+        lambda c: _numbered(c.trace.maps[0].queries),
+        help="The token that attends.",
+        also=lambda c: c._in_no_link,
+    )
+    key = Select[int](
+        "Key",
+        lambda c: _numbered(c.trace.maps[0].keys),
+        help="The token that is attended to.",
+        also=lambda c: c._in_no_link,
+    )
+
+    @property
+    def trace(self) -> AttentionTrace:
+        return self.reading.trace.of(self.kind)
+
+    @property
+    def heads(self) -> dict[str, Head]:
+        return {
+            head_name(layer, head): (layer, head)
+            for layer, item in enumerate(self.trace.maps)
+            for head in range(len(item.weights))
+        }
+
+    @property
+    def _in_no_link(self) -> dict[str, object]:
+        return {"bind": None, "on_change": self._changed}
+
+    def _changed(self) -> None:
+        """Write what the three lists say into the link."""
+        now = self.read("head", "query", "key", **vars(self))
+        write_pair("head", now.heads[now.head])
+        write_pair("cell", (now.query, now.key))
+
+    def pick(self, chosen: ModelChoice, into: Any) -> Cell:
+        """The cell of the link, of a press in the page's map, which wins, or the most telling one; draw the lists."""
+        ref, kind, trace = chosen.ref, self.kind, self.trace
+        shape, key = trace.maps[0].weights.shape[1:], f"{self.page_key}:map"
+        usual = telling_cell(self.reading, trace, current_head_of(ref, kind, trace.shape))
+        heads = {head: (kind, head) for head in self.heads.values()}
+        linked = self.shown.shown((ref, kind), ref, heads, usual.at[0])
+        pair = self.cell.pinned((shape[0], shape[1]), (ref, chosen.inputs, kind)) or usual.at[1]
+        own, _ = stores(key, None)
+        view = settled(trace, key, own, own, linked, pair)
+        cell = Cell(view.layer, view.head, *(view.pin or pair))
+        if cell.at[0] != linked:
+            choose_head(ref, kind, cell.at[0])
+            write_pair("head", cell.at[0])
+        self.cell.pin(cell.at[1])
+        self.set(head=head_name(*cell.at[0]), query=cell.query, key=cell.key)
+        self.draw_more("head", "query", "key", into=into)
+        return cell
 
 
 def weight_link(
-    chosen: ModelChoice, kind: Kind, head: tuple[int, int], cell: tuple[int, int]
+    chosen: ModelChoice,
+    kind: Kind,
+    head: tuple[int, int],
+    cell: tuple[int, int],
+    pages: Sequence[str] = ("inside_weight", "why_key"),
 ) -> None:
-    """Draw a link to this weight; none for a sink, for arrays, and for families that cannot be recorded."""
+    """Draw links to this weight on the pages of one weight.
+
+    None for a sink, for arrays, and for families that cannot be recorded.
+    """
     rows, columns = chosen.reading.lines(kind)
     if chosen.pretrained is None or not chosen.pretrained.recordable or cell[1] >= len(columns):
         return
-    st.page_link(
-        STEP.page(),
-        label=f"{STEP.title}: {plain(rows.tokens[cell[0]])} → {plain(columns.tokens[cell[1]])}",
-        icon=STEP.icon,
-        query_params={
-            "head": f"{head[0]}.{head[1]}",
-            "cell": f"{cell[0]}.{cell[1]}",
-            "inside_weight:kind": KINDS[kind],
-        },
-    )
+    for step in map(step_of, pages):
+        st.page_link(
+            step.page(),
+            label=f"{step.title}: {plain(rows.tokens[cell[0]])} → {plain(columns.tokens[cell[1]])}",
+            icon=step.icon,
+            query_params={
+                "head": f"{head[0]}.{head[1]}",
+                "cell": f"{cell[0]}.{cell[1]}",
+                f"{step.key}:kind": KINDS[kind],
+            },
+        )

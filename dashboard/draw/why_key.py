@@ -1,0 +1,365 @@
+"""Why this key: which sources are drawn, the sentences of numbers, the equation and the figures."""
+
+from collections.abc import Collection, Mapping, Sequence
+
+import numpy as np
+
+from core.interpret.score_sources import ScoreSources, Side, Source
+from core.interpret.trace import Kind
+from dashboard.draw.figures import (
+    PAGE,
+    Ink,
+    Spec,
+    Theme,
+    axis_style,
+    colour_scale,
+    figure,
+    layer,
+    literal,
+    quoted,
+    table_columns,
+    text_tip,
+)
+from dashboard.draw.formats import (
+    added,
+    latex,
+    number,
+    percent,
+    plain,
+    plural,
+    share_text,
+    signed,
+)
+from dashboard.draw.grids import bar_figure, short
+
+PAIRS = 5  # the largest, which are outlined and named
+SHOWN, LEAST = (
+    12,
+    0.01,
+)  # sources a side that are drawn at most, and of all parts the share of the smallest
+READERS, READ = 3, 3  # heads a side whose tokens are named, and tokens of each
+NAMED = 4  # sources of a set that are named
+WIDE, HIGH = 3.4, 2.6  # of the bars, in cells, with their numbers
+WIDE_TEXT, HIGH_TEXT = 1.2, 0.8  # of these numbers
+CELL, ROOM = 25, 40  # pixels: the height of a cell, and the width from which it has a number
+
+CHART = """
+import altair as alt
+import pandas as pd
+
+pairs = pd.DataFrame([
+    {"query": a.name, "key": b.name, "part": float(one.parts[i, j])}
+    for i, a in enumerate(one.q_sources) for j, b in enumerate(one.k_sources)])
+alt.Chart(pairs).mark_rect().encode(
+    x=alt.X("key", sort=None), y=alt.Y("query", sort=None),
+    color=alt.Color("part", scale=alt.Scale(scheme="purplegreen", domainMid=0)))
+"""
+MOVED_CHART = """
+import altair as alt
+import pandas as pd
+
+moved = pd.DataFrame({"source": [one.name for one in one.v_sources], "share": one.moved_shares})
+alt.Chart(moved).mark_bar().encode(x="share", y=alt.Y("source", sort="-x"))
+"""
+
+
+def largest_pairs(one: ScoreSources) -> list[tuple[int, int]]:
+    """The places of the largest parts, of either sign."""
+    order = np.argsort(-np.abs(one.parts), axis=None)[:PAIRS]
+    rows, columns = np.unravel_index(order, one.parts.shape)
+    return list(zip(rows.tolist(), columns.tolist(), strict=True))
+
+
+def grouped(
+    sources: Sequence[Source], sizes: np.ndarray, always: Collection[int] = ()
+) -> tuple[list[str], np.ndarray]:
+    """The names of those that are drawn, with all others as one; by row, which sources each is (G, A), 0 or 1."""
+    order = sorted(range(len(sizes)), key=lambda at: (at not in always, -sizes[at]))[:SHOWN]
+    drawn = [at for at in sorted(order) if at in always or sizes[at] >= LEAST * sizes.sum()]
+    names, members = [sources[at].name for at in drawn], np.eye(len(sizes))[drawn]
+    if others := len(sizes) - len(drawn):
+        names.append(plural(others, "other"))
+        members = np.vstack([members, 1 - members.sum(0)])
+    return names, members
+
+
+def why_fact(head: str, one: ScoreSources, query: str, key: str) -> str:
+    """The five largest pairs, in one sentence, and what they leave."""
+    parts, pairs = one.parts, largest_pairs(one)
+    terms = [
+        f"{one.q_sources[row].name} × {one.k_sources[column].name} "
+        f"({signed(float(parts[row, column]))})"
+        for row, column in pairs
+    ]
+    seen = one.scores[np.isfinite(one.scores)]
+    return (
+        f"In head **{head}**, :primary[**{plain(query)}**] takes **{share_text(one.weight)}** from "
+        f"**{plain(key)}** because of what meets in their score: {', '.join(terms)}. These "
+        f"{len(pairs)} of {parts.size:,} pairs give {signed(float(sum(parts[pair] for pair in pairs)))} of "
+        f"the score **{signed(one.score)}**; the mean of its {plural(len(seen), 'key')} is "
+        f"{signed(float(seen.mean()))}."
+    )
+
+
+def pairs_chart(one: ScoreSources, query: str, key: str, theme: Theme) -> Spec:
+    """A cell for each source at the query (row) and at the key (column); the sums of rows and columns as bars.
+
+    One cell is one unit of both axes; the bars stand left of 0 and above it.
+    """
+    ink, parts, pairs = Ink.of(theme), one.parts, largest_pairs(one)
+    rows, down = grouped(one.q_sources, np.abs(parts).sum(1), {row for row, _ in pairs})
+    columns, across = grouped(one.k_sources, np.abs(parts).sum(0), {at for _, at in pairs})
+    cells = down @ parts @ across.T
+    outlined = {(int(down[:, row].argmax()), int(across[:, at].argmax())) for row, at in pairs}
+    most = float(np.abs(cells).max()) or 1.0
+    drawn = [
+        _box(column, column + 1, row, row + 1, 0.04)
+        | _amount(float(cells[row, column]), most)
+        | {
+            "atquery": rows[row],
+            "atkey": columns[column],
+            "part": float(cells[row, column]),
+            "largest": (row, column) in outlined,
+        }
+        for row, column in np.ndindex(*cells.shape)
+    ]
+    sums = cells.sum(1), cells.sum(0)
+    longest = max(float(np.abs(each).max()) for each in sums) or 1.0
+    bars = []
+    for side, names, values in (("query", rows, sums[0]), ("key", columns, sums[1])):
+        space, text = (WIDE, WIDE_TEXT) if side == "query" else (HIGH, HIGH_TEXT)
+        zero, reach = -(space + text) / 2, (space - text) / 2
+        for at, value in enumerate(values.tolist()):
+            end = zero + reach * value / longest * (1 if side == "query" else -1)
+            ends, band = sorted((zero, end)), (at + 0.2, at + 0.8)
+            box = _box(*ends, *band) if side == "query" else _box(*band, *ends)
+            at_text = {"x": -text / 2} if side == "query" else {"y": -text / 2}
+            bars.append(
+                box
+                | _amount(value, longest)
+                | at_text
+                | {"source": names[at], "side": f"at the {side}", "sum": value}
+            )
+    x, y = _axis(columns, WIDE, ink, "top"), _axis(rows, HIGH, ink, "left")
+    box = {
+        "x": {**x, "field": "left"},
+        "x2": {"field": "right"},
+        "y": {**y, "field": "top"},
+        "y2": {"field": "bottom"},
+    }
+    colours = colour_scale(theme, signed=True)
+    scale = {"range": colours, "domain": [-most, most], "domainMid": 0, "interpolate": "rgb"}
+    fill = {"field": "part", "type": "quantitative", "legend": None, "scale": scale}
+    at = {"x": {**x, "field": "x"}, "y": {**y, "field": "y"}, "text": {"field": "short"}}
+    light = {"test": f"abs(datum.part) > {0.55 * most}", "value": PAGE[theme]}
+    look = {
+        "fontSize": 12,
+        "tooltip": False,
+        "opacity": {"expr": f"width < {ROOM * (len(columns) + WIDE)} ? 0 : 1"},
+    }
+    tips = [
+        text_tip("atquery", f"at {query}"),
+        text_tip("atkey", f"at {key}"),
+        text_tip("told", "part of the score"),
+    ]
+    all_of = [text_tip("source", "source"), text_tip("side", "where"), text_tip("told", "in all")]
+    negative = {"test": "datum.sum < 0", "value": colours[2]}
+    layers = [
+        layer("rect", drawn, {**box, "color": fill, "tooltip": tips}),
+        layer(
+            "rect",
+            [each for each in drawn if each["largest"]],
+            box,
+            filled=False,
+            stroke=ink.pick,
+            strokeWidth=2,
+            tooltip=False,
+        ),
+        layer("text", drawn, {**at, "color": {"condition": light, "value": ink.text}}, **look),
+        layer(
+            "rect",
+            bars,
+            {**box, "color": {"condition": negative, "value": colours[8]}, "tooltip": all_of},
+        ),
+        layer("text", bars, {**at, "color": {"value": ink.quiet}}, **look),
+    ]
+    titles = {"atquery": "source at the query", "atkey": "source at the key", "part": "part"}
+    return figure(layers, round(CELL * (len(rows) + HIGH))) | table_columns(titles)
+
+
+def _box(left: float, right: float, top: float, bottom: float, gap: float = 0.0) -> Spec:
+    return {
+        "left": left + gap,
+        "right": right - gap,
+        "top": top + gap,
+        "bottom": bottom - gap,
+        "x": (left + right) / 2,
+        "y": (top + bottom) / 2,
+    }
+
+
+def _amount(value: float, largest: float) -> Spec:
+    return {"told": signed(value), "short": short(value, largest)}
+
+
+def _axis(names: Sequence[str], before: float, ink: Ink, orient: str) -> Spec:
+    """An axis on which a name is one unit, after so many units of bars; y counts down."""
+    down = orient == "left"
+    texts = ",".join(map(quoted, names))
+    return {
+        "type": "quantitative",
+        "scale": {"domain": [-before, len(names)], "reverse": down, "nice": False, "zero": False},
+        "axis": axis_style(ink)
+        | {
+            "orient": orient,
+            "values": [at + 0.5 for at in range(len(names))],
+            "labelExpr": f"[{texts}][floor(datum.value)]",
+            "labelAngle": 0 if down else -60,
+            "labelLimit": 104,
+            "labelOverlap": False,
+            "labelColor": ink.text,
+            "grid": False,
+            "title": None,
+        },
+    }
+
+
+# What the head moved, from where its sources read, and what would make another key win.
+
+
+def moved_fact(head: str, one: ScoreSources, query: str, key: str) -> str:
+    length, shares = float(np.linalg.norm(one.moved.sum(0))), one.moved_shares
+    first, second = (int(at) for at in np.argsort(-shares)[:2])
+    return (
+        f"From **{plain(key)}**, {head} adds a vector of length {number(length)} to {plain(query)}. Along it, "
+        f"**{percent(float(shares[first]))}** comes from the {one.v_sources[first].name} of the key, "
+        f"{percent(float(shares[second]))} from the {one.v_sources[second].name}; equal shares would be "
+        f"{percent(1 / len(shares))}."
+    )
+
+
+def moved_chart(one: ScoreSources, theme: Theme) -> Spec:
+    """A bar for each source of the key's value: its share of what the head adds, along the whole."""
+    names, members = grouped(one.v_sources, np.abs(one.moved_shares))
+    shares, colours = (members @ one.moved_shares).tolist(), colour_scale(theme, signed=True)
+    low, high = min(0.0, *shares), max(0.0, *shares)
+    rows = [
+        {
+            "source": name,
+            "share": share,
+            "end": max(share, 0.0),
+            "text": percent(share),
+            "fill": colours[2 if share < 0 else 8],
+        }
+        for name, share in zip(names, shares, strict=True)
+    ]
+    return bar_figure(
+        rows,
+        "source",
+        names,
+        "share",
+        Ink.of(theme),
+        domain=[1.1 * low, 1.2 * high],
+        height={"step": 24},
+        colour=literal("fill"),
+        tips=[text_tip("source", "source"), text_tip("text", "share")],
+    ) | table_columns({"source": "source", "share": "share"})
+
+
+def read_rows(
+    one: ScoreSources, ends: Mapping[Side, str], tokens: Mapping[Kind, Sequence[str]]
+) -> list[list[str]]:
+    """A row for each of the heads that add most at the query and at the key: what it adds by reading which tokens.
+
+    `ends` are the tokens of both sides, `tokens` those that the heads of a kind read.
+    """
+    rows = []
+    for side, sources, sums in (
+        ("query", one.q_sources, one.parts.sum(1)),
+        ("key", one.k_sources, one.parts.sum(0)),
+    ):
+        heads = [at for at in np.argsort(-np.abs(sums)) if sources[at].part == "head"]
+        for at in heads[:READERS]:
+            read = one.tokens(side, sources[at])  # type: ignore[arg-type]
+            if read is None or sources[at].key is None:
+                continue
+            names = tokens[sources[at].key[0]]  # type: ignore[index]
+            most = ", ".join(
+                f"{names[token]} {signed(float(read[token]))}"
+                for token in np.argsort(-np.abs(read))[:READ]
+            )
+            rows.append([sources[at].name, ends[side], signed(float(sums[at])), most])  # type: ignore[index]
+    return rows
+
+
+def fewest_text(one: ScoreSources, side: Side, token: str, keys: Sequence[str]) -> str:
+    """The fewest sources of one side without which another key has the highest score."""
+    key, removed = keys[one.key], one.fewest_removals(side)
+    if removed is None:
+        return f"No set of sources at {plain(token)} is enough: without all of them, {plain(key)} keeps the highest score."
+    sources, rival = removed
+    if not sources:
+        return f"{plain(keys[rival])} scores higher than {plain(key)} already."
+    names = [source.name for source in sources[:NAMED]]
+    more = len(sources) - len(names)
+    names += [f"{more} more"] if more else []
+    listed = f"{', '.join(names[:-1])} and {names[-1]}" if names[1:] else names[0]
+    return f"Without {listed} at {plain(token)}, **{plain(keys[rival])}** would score higher than {plain(key)}."
+
+
+def source_rows(one: ScoreSources) -> list[list[str]]:
+    """Every source: what it adds to the score at the query and at the key, and its share of what is moved."""
+    columns = [
+        dict(zip([each.name for each in sources], values.tolist(), strict=True))
+        for sources, values in (
+            (one.q_sources, one.parts.sum(1)),
+            (one.k_sources, one.parts.sum(0)),
+            (one.v_sources, one.moved_shares),
+        )
+    ]
+    at_query, at_key, moved = columns
+    return [
+        [
+            name,
+            signed(at_query[name]) if name in at_query else "–",
+            signed(at_key[name]) if name in at_key else "–",
+            percent(moved[name]) if name in moved else "–",
+        ]
+        for name in dict.fromkeys(name for each in columns for name in each)
+    ]
+
+
+def equation(one: ScoreSources) -> tuple[str, str]:
+    """LaTeX, symbols first, then the same with the numbers of this score."""
+    bias = " + b" if one.bias else ""
+    pairs = [float(one.parts[pair]) for pair in largest_pairs(one)]
+    rest = one.score - one.bias - sum(pairs)
+    terms = latex(pairs[0]) + "".join(map(added, [*pairs[1:], rest]))
+    terms += added(one.bias) if one.bias else ""
+    return (
+        rf"s = c\, q^\top k{bias} = c \sum_a \sum_b q_a^\top k_b{bias}, \qquad q = \sum_a q_a, \quad k = \sum_b k_b",
+        rf"{latex(one.score)} = {terms}, \qquad c = {latex(one.scale)}",
+    )
+
+
+def conditions(source: str, one: ScoreSources, note: str | None) -> str:
+    parts = (
+        (
+            True,
+            f"{plain(source)}: the norms keep the scales that they have in this text, so the parts add up to the "
+            "model’s score. What all keys get alike changes no weight.",
+        ),
+        (
+            bool(one.bias),
+            f"b, {signed(one.bias)}, is what the model adds for the distance of the tokens.",
+        ),
+        (
+            one.softcap is not None,
+            f"The score is split before its softcap, which makes it {signed(one.capped)}.",
+        ),
+        (
+            one.sink is not None,
+            f"A learned sink scores {signed(one.sink or 0.0)} in this row.",
+        ),
+    )
+    return " ".join([text for holds, text in parts if holds] + ([note] if note else []))
