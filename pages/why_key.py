@@ -1,16 +1,33 @@
 """Why this key: the score of a query and a key, split by what wrote them, and what the head moves between them."""
 
+import time
+from collections.abc import Iterator
 from functools import partial
 
 import streamlit as st
 
 import dashboard.page as lab
-from core.interpret.score_sources import ScoreSources, explain_score
+from core.interpret.evidence import Cell
+from core.interpret.score_sources import (
+    Removal,
+    ScoreSources,
+    explain_score,
+    measure_removals,
+    removal_agreement,
+    score_without,
+    split_cost,
+)
+from core.interpret.trace import Kind
 from dashboard.draw import why_key as draw
+
+# random ones of a head, whose predicted and actual changes are compared, and from how many on that is said
+REMOVALS, ENOUGH = 40, 10
 
 
 class Controls(lab.WeightFields, page="why_key"):
     cell, shown = lab.CellField("cell"), lab.HeadField(None)
+    # the head whose random removals are measured, since when, and what measures the next
+    removing = lab.SessionValue[tuple[object, float, Iterator[Removal]] | None](None)
 
 
 def page() -> None:
@@ -23,29 +40,26 @@ def page() -> None:
 
 
 def explore(chosen: lab.ModelChoice) -> None:
-    reading, answer = chosen.reading, st.container()  # a phone shows it before the controls
-    grid = st.grid(4 if len(reading.trace.kinds) > 1 else 3, min_column_width=105)
+    reading = chosen.reading
+    picture, right = st.columns([1.75, 1], gap="medium")
+    answer = right.container()
+    grid = right.grid(2, min_column_width=105)
     controls = Controls.draw("kind", into=grid, reading=reading)
     cell = controls.pick(chosen, grid)
     item, head = controls.trace.map(cell.layer), controls.trace.name((cell.layer, cell.head))
     query, key = item.queries[cell.query], item.keys[cell.key]
     with lab.input_errors():
-        one = lab.study_of(
-            explain_score,
-            chosen.ref,
-            chosen.inputs,
-            cell.layer,
-            cell.head,
-            cell.query,
-            cell.key,
-            controls.kind,
-        )
+        one = split_of(chosen, controls.kind, cell)
         with answer:
             lab.fact(draw.why_fact(head, one, query, key))
-        split(one, query, key)
-        lab.weight_link(chosen, controls.kind, *cell.at, ["inside_weight"])
+        with picture:
+            split(one, query, key)
+        with right:
+            lab.weight_link(chosen, controls.kind, *cell.at, ["inside_weight"])
         moved(one, head, query, key)
         decided(one, chosen, query, item.keys)
+        caused = partial(removed, one, chosen, head, query, key)
+        lab.details("Algebra is not cause: what a removal does", caused, "why_key:removals")
         for line in draw.equation(one):
             st.latex(line, width="content")
         st.caption(draw.conditions(reading.trace.source, one, reading.note))
@@ -57,6 +71,14 @@ def explore(chosen: lab.ModelChoice) -> None:
         lab.as_python(
             one=one, draw={"why_key:pairs": draw.CHART, "why_key:moved": draw.MOVED_CHART}
         )
+
+
+def split_of(chosen: lab.ModelChoice, kind: Kind, cell: Cell) -> ScoreSources:
+    seconds, size = lab.study_of(split_cost, chosen.ref, chosen.inputs)
+    words = f"about {lab.duration(seconds)} and {lab.byte_size(size)}"
+    with st.spinner(f"Splitting the score, {words}"):
+        (layer, head), (query, key) = cell.at
+        return lab.study_of(explain_score, chosen.ref, chosen.inputs, layer, head, query, key, kind)
 
 
 def split(one: ScoreSources, query: str, key: str) -> None:
@@ -99,6 +121,62 @@ def decided(one: ScoreSources, chosen: lab.ModelChoice, query: str, keys: tuple[
         )
 
 
+def removed(one: ScoreSources, chosen: lab.ModelChoice, head: str, query: str, key: str) -> None:
+    """What the score loses without its largest sources, and how well its parts predict that in all scores of the head."""
+    lab.paragraph(
+        "The parts hold all else as it is. Here a source is removed at its token, and the model runs on: later heads and "
+        "networks read something else, and the norms change their scales."
+    )
+    largest = {(side, source): part for side, source, part in draw.removable(one)}
+    scores = lab.measure_with_progress(
+        "why_key:largest",
+        (chosen.ref, chosen.inputs, one.place, one.head, one.queries, one.key),
+        list(largest),
+        lambda removal: score_without(chosen.model, chosen.inputs, one, *removal),
+        "removals",
+    )
+    rows = [
+        [
+            source.name,
+            query if side == "query" else key,
+            lab.signed(largest[side, source]),
+            lab.signed(score - one.score),
+        ]
+        for (side, source), score in scores.items()
+    ]
+    lab.table(
+        ["removed", "at", "predicted", "actual"],
+        rows,
+        caption="Change of this score without its largest sources",
+        left=2,
+        markers=False,
+    )
+    about = chosen.ref, chosen.inputs, one.place, one.head
+    if Controls.removing.value is None or Controls.removing.value[0] != about:
+        kind, layer = one.place
+        measured = measure_removals(chosen.model, chosen.inputs, layer, one.head, kind, REMOVALS)
+        Controls.removing.value = about, time.time(), measured
+    _, began, following = Controls.removing.value
+    removals = lab.measure_with_progress(
+        "why_key:measured",
+        (about, began),
+        range(REMOVALS),
+        lambda _: next(following),
+        "removals",
+        at_once=0.0,
+    )
+    if len(removals) >= ENOUGH:
+        all_of = [*removals.values()]
+        lab.fact(draw.agreement_fact(head, all_of, removal_agreement(all_of)))
+        lab.draw_chart(
+            st,
+            draw.removals_chart(all_of, lab.Ink.of(lab.theme())),
+            key="why_key:agreement",
+            theme=None,
+            alt=f"Predicted and actual changes of scores of {head} when a source is removed",
+        )
+
+
 def every_source(one: ScoreSources) -> None:
     lab.table(
         ["source", "at the query", "at the key", "share of what is moved"],
@@ -113,4 +191,5 @@ def sources() -> None:
         "With the scale of each norm held, a query is a linear map of what was added to the residual stream at its "
         "token, and so is a key: [Elhage et al. 2021](https://transformer-circuits.pub/2021/framework/index.html).",
         explain_score,
+        score_without,
     )

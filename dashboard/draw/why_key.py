@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from core.interpret.score_sources import ScoreSources, Side, Source
+from core.interpret.score_sources import Agreement, Removal, ScoreSources, Side, Source
 from core.interpret.trace import Kind
 from dashboard.draw.figures import (
     PAGE,
@@ -13,6 +13,7 @@ from dashboard.draw.figures import (
     Theme,
     axis_style,
     colour_scale,
+    field,
     figure,
     layer,
     literal,
@@ -39,9 +40,9 @@ SHOWN, LEAST = (
 )  # sources a side that are drawn at most, and of all parts the share of the smallest
 READERS, READ = 3, 3  # heads a side whose tokens are named, and tokens of each
 NAMED = 4  # sources of a set that are named
-WIDE, HIGH = 3.4, 2.6  # of the bars, in cells, with their numbers
-WIDE_TEXT, HIGH_TEXT = 1.2, 0.8  # of these numbers
-CELL, ROOM = 25, 40  # pixels: the height of a cell, and the width from which it has a number
+WIDE, HIGH = 2.8, 2.4  # of the bars, in cells, with their numbers
+WIDE_TEXT, HIGH_TEXT = 1.1, 0.8  # of these numbers
+CELL, ROOM = 23, 28  # pixels: the height of a cell, and the width from which it has a number
 
 CHART = """
 import altair as alt
@@ -94,11 +95,14 @@ def why_fact(head: str, one: ScoreSources, query: str, key: str) -> str:
     seen = one.scores[np.isfinite(one.scores)]
     return (
         f"In head **{head}**, :primary[**{plain(query)}**] takes **{share_text(one.weight)}** from "
-        f"**{plain(key)}** because of what meets in their score: {', '.join(terms)}. These "
-        f"{len(pairs)} of {parts.size:,} pairs give {signed(float(sum(parts[pair] for pair in pairs)))} of "
-        f"the score **{signed(one.score)}**; the mean of its {plural(len(seen), 'key')} is "
-        f"{signed(float(seen.mean()))}."
+        f"**{plain(key)}** because of what meets in their score: {listing(terms)}. These {len(pairs)} of "
+        f"{parts.size:,} pairs give {signed(float(sum(parts[pair] for pair in pairs)))} of the score "
+        f"**{signed(one.score)}**; the mean over {plural(len(seen), 'key')} is {signed(float(seen.mean()))}."
     )
+
+
+def listing(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:-1])} and {names[-1]}" if names[1:] else names[0]
 
 
 def pairs_chart(one: ScoreSources, query: str, key: str, theme: Theme) -> Spec:
@@ -153,7 +157,7 @@ def pairs_chart(one: ScoreSources, query: str, key: str, theme: Theme) -> Spec:
     at = {"x": {**x, "field": "x"}, "y": {**y, "field": "y"}, "text": {"field": "short"}}
     light = {"test": f"abs(datum.part) > {0.55 * most}", "value": PAGE[theme]}
     look = {
-        "fontSize": 12,
+        "fontSize": 11,
         "tooltip": False,
         "opacity": {"expr": f"width < {ROOM * (len(columns) + WIDE)} ? 0 : 1"},
     }
@@ -303,8 +307,7 @@ def fewest_text(one: ScoreSources, side: Side, token: str, keys: Sequence[str]) 
     names = [source.name for source in sources[:NAMED]]
     more = len(sources) - len(names)
     names += [f"{more} more"] if more else []
-    listed = f"{', '.join(names[:-1])} and {names[-1]}" if names[1:] else names[0]
-    return f"Without {listed} at {plain(token)}, **{plain(keys[rival])}** would score higher than {plain(key)}."
+    return f"Without {listing(names)} at {plain(token)}, **{plain(keys[rival])}** would score higher than {plain(key)}."
 
 
 def source_rows(one: ScoreSources) -> list[list[str]]:
@@ -354,8 +357,8 @@ def conditions(source: str, one: ScoreSources, note: str | None) -> str:
             f"b, {signed(one.bias)}, is what the model adds for the distance of the tokens.",
         ),
         (
-            one.softcap is not None,
-            f"The score is split before its softcap, which makes it {signed(one.capped)}.",
+            one.capped is not None,
+            f"The score is split before its cap, which makes it {signed(one.capped or 0.0)}.",
         ),
         (
             one.sink is not None,
@@ -363,3 +366,64 @@ def conditions(source: str, one: ScoreSources, note: str | None) -> str:
         ),
     )
     return " ".join([text for holds, text in parts if holds] + ([note] if note else []))
+
+
+# What a removal does, when the model runs on with nothing held.
+
+
+def removable(one: ScoreSources) -> list[tuple[Side, Source, float]]:
+    """The sources that add most at the query and at the key and can be removed, with what their parts predict."""
+    sides = (
+        ("query", one.q_sources, one.parts.sum(1)),
+        ("key", one.k_sources, one.parts.sum(0)),
+    )
+    return [
+        (side, sources[at], -float(sums[at]))  # type: ignore[misc]
+        for side, sources, sums in sides
+        for at in [at for at in np.argsort(-np.abs(sums)) if sources[at].modules][:READERS]
+    ]
+
+
+def removals_chart(removals: Sequence[Removal], ink: Ink) -> Spec:
+    """A point for each removal: the predicted change of its score, and the actual one; a line where these are equal."""
+    ends = [value for one in removals for value in (one.predicted, one.actual)]
+    domain = [min(ends), max(ends)]
+    axis = {**axis_style(ink), "grid": True, "gridColor": ink.hairline, "tickCount": 5}
+    x, y = (
+        field(name, f"{name} change of the score", domain=domain, axis=axis)
+        for name in ("predicted", "actual")
+    )
+    rows = [
+        {
+            "removed": f"{one.source.name} at the {one.side}",
+            "score": f"query {one.query} × key {one.key}",
+            "predicted": one.predicted,
+            "actual": one.actual,
+        }
+        for one in removals
+    ]
+    equal = [{"predicted": end, "actual": end} for end in domain]
+    tips = [text_tip("removed", "removed"), text_tip("score", "score")]
+    return figure(
+        [
+            layer("line", equal, {"x": x, "y": y}, color=ink.quiet, strokeDash=[2, 2]),
+            layer("circle", rows, {"x": x, "y": y, "tooltip": tips}, color=ink.series[0], size=60),
+        ],
+        260,
+    ) | table_columns({name: name for name in rows[0]})
+
+
+def agreement_fact(head: str, removals: Sequence[Removal], agreement: Agreement | None) -> str:
+    """How far the parts predict what removals do, and where they part most."""
+    worst = max(removals, key=lambda one: abs(one.predicted - one.actual))
+    apart = (
+        f"They part most without {worst.source.name} at the {worst.side} of query {worst.query} and key "
+        f"{worst.key}: predicted {signed(worst.predicted)}, actual {signed(worst.actual)}."
+    )
+    if agreement is None:
+        return f"{plural(len(removals), 'removal')} of {head} are too few, or too alike, to compare. {apart}"
+    r, low, high = map(number, agreement.pearson)
+    return (
+        f"Over {len(removals)} removals in random scores of {head}, predicted and actual changes correlate by **{r}** "
+        f"(95 %: {low} to {high}); equal ones would by 1. {apart}"
+    )
