@@ -851,6 +851,8 @@ def explore(choice: lab.ModelChoice) -> None:
             _head_field(case, head)
         cell = evidence.default_cell(case.maps[head[0]], head[1], case.contributions, baseline)
         measures = maps_section(case, head, cell)
+        kind, *at = case.ids[head]
+        lab.weight_link(choice, kind, (at[0], at[1]), Controls.pin.now.value or cell, ["why_key"])
         if baseline is not None:
             with panel(
                 "Is attention an explanation? Which tokens the answer depends on",

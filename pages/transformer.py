@@ -343,13 +343,19 @@ def model_view() -> None:
             f"predicts {lab.plain(item.queries[0])}."
         )
     if result.stream:
-        step = lab.step_of("evidence")
-        st.page_link(
-            step.page(),
-            label="Why this answer: what does it need?",
-            icon=step.icon,
-            query_params={"inside:model": WRITER, "inside:text": controls.text},
-        )
+        row, column = state.pin or cell or (len(item.queries) - 1, 0)
+        weight = {"head": f"{state.layer}.{state.head}", "cell": f"{row}.{column}"}
+        for page, asks, more in (
+            ("evidence", "what does it need?", {}),
+            ("why_key", "what wrote this score?", weight),
+        ):
+            step = lab.step_of(page)
+            st.page_link(
+                step.page(),
+                label=f"{step.title}: {asks}",
+                icon=step.icon,
+                query_params={"inside:model": WRITER, "inside:text": controls.text} | more,
+            )
     picked = state.layer, state.head
     Controls.head.pin(None if picked == usual else picked)
     Controls.cell.pin(None if state.pin == cell else state.pin)

@@ -25,6 +25,12 @@ REMOVALS, ENOUGH = 40, 10
 
 
 class Controls(lab.WeightFields, page="why_key"):
+    more = lab.MultiSelect[str](
+        "Summed with",
+        lambda c: lab.numbered(c.trace.maps[0].queries),
+        of=lambda c: c.trace.maps[0].queries,
+        help="Further queries, whose scores of the key are added to the first one's.",
+    )
     cell, shown = lab.CellField("cell"), lab.HeadField(None)
     # the head whose random removals are measured, since when, and what measures the next
     removing = lab.SessionValue[tuple[object, float, Iterator[Removal]] | None](None)
@@ -47,9 +53,13 @@ def explore(chosen: lab.ModelChoice) -> None:
     controls = Controls.draw("kind", into=grid, reading=reading)
     cell = controls.pick(chosen, grid)
     item, head = controls.trace.map(cell.layer), controls.trace.name((cell.layer, cell.head))
-    query, key = item.queries[cell.query], item.keys[cell.key]
+    keys = lab.numbered(item.keys)
+    names = lab.numbered(item.queries)
+    more = map(names.index, controls.draw_more("more", into=grid).more)
+    queries = tuple(dict.fromkeys([cell.query, *more]))
+    query, key = draw.listing([names[at] for at in queries]), keys[cell.key]
     with lab.input_errors():
-        one = split_of(chosen, controls.kind, cell)
+        one = split_of(chosen, controls.kind, cell, queries)
         with answer:
             lab.fact(draw.why_fact(head, one, query, key))
         with picture:
@@ -57,7 +67,7 @@ def explore(chosen: lab.ModelChoice) -> None:
         with right:
             lab.weight_link(chosen, controls.kind, *cell.at, ["inside_weight"])
         moved(one, head, query, key)
-        decided(one, chosen, query, item.keys)
+        decided(one, chosen, query, keys)
         caused = partial(removed, one, chosen, head, query, key)
         lab.details("Algebra is not cause: what a removal does", caused, "why_key:removals")
         for line in draw.equation(one):
@@ -73,20 +83,23 @@ def explore(chosen: lab.ModelChoice) -> None:
         )
 
 
-def split_of(chosen: lab.ModelChoice, kind: Kind, cell: Cell) -> ScoreSources:
-    seconds, size = lab.study_of(split_cost, chosen.ref, chosen.inputs)
+def split_of(
+    chosen: lab.ModelChoice, kind: Kind, cell: Cell, queries: tuple[int, ...]
+) -> ScoreSources:
+    about = chosen.ref, chosen.inputs
+    seconds, size = lab.study_of(split_cost, *about)
     words = f"about {lab.duration(seconds)} and {lab.byte_size(size)}"
     with st.spinner(f"Splitting the score, {words}"):
-        (layer, head), (query, key) = cell.at
-        return lab.study_of(explain_score, chosen.ref, chosen.inputs, layer, head, query, key, kind)
+        query = queries if len(queries) > 1 else cell.query
+        return lab.study_of(explain_score, *about, *cell.at[0], query, cell.key, kind)
 
 
 def split(one: ScoreSources, query: str, key: str) -> None:
     lab.draw_chart(
         st,
         draw.pairs_chart(one, query, key, lab.theme()),
-        heading=f"What wrote {lab.plain(query)} (rows) × what wrote {lab.plain(key)} (columns)",
-        legend="green adds to the score, purple takes from it",
+        heading=f"What wrote {lab.plain(query)} (rows) × {lab.plain(key)} (columns)",
+        legend="green adds to the score, purple takes",
         key="why_key:pairs",
         theme=None,
         alt=f"The score of {query} and {key} by what wrote them",
@@ -105,11 +118,10 @@ def moved(one: ScoreSources, head: str, query: str, key: str) -> None:
     )
 
 
-def decided(one: ScoreSources, chosen: lab.ModelChoice, query: str, keys: tuple[str, ...]) -> None:
+def decided(one: ScoreSources, chosen: lab.ModelChoice, query: str, keys: list[str]) -> None:
     st.markdown("## What decides it")
     key, reading = keys[one.key], chosen.reading
-    for side, token in (("query", query), ("key", key)):
-        lab.paragraph(draw.fewest_text(one, side, token, keys))
+    lab.fact(draw.decided_fact(one, query, keys))
     tokens = {kind: reading.lines(kind)[1].tokens for kind in reading.trace.kinds}
     if rows := draw.read_rows(one, {"query": query, "key": key}, tokens):
         lab.table(

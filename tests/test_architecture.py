@@ -67,6 +67,7 @@ SLOW = (
 NOT_INSTALLED = ("sacrebleu", "babel", "torchvision", "onnx", "networkx", "pytest", "hypothesis")
 PRETRAINED_PAGES = (
     "inside_weight",
+    "why_key",
     "pretrained",
     "evidence",
     "lens",

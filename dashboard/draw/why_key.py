@@ -25,6 +25,7 @@ from dashboard.draw.formats import (
     added,
     latex,
     number,
+    numbered,
     percent,
     plain,
     plural,
@@ -42,7 +43,11 @@ READERS, READ = 3, 3  # heads a side whose tokens are named, and tokens of each
 NAMED = 4  # sources of a set that are named
 WIDE, HIGH = 2.8, 2.4  # of the bars, in cells, with their numbers
 WIDE_TEXT, HIGH_TEXT = 1.1, 0.8  # of these numbers
-CELL, ROOM = 23, 28  # pixels: the height of a cell, and the width from which it has a number
+CELL, ROOM, NAMES = (
+    22,
+    26,
+    104,
+)  # pixels: the height of a cell, the width from which it has a number, and the names
 
 CHART = """
 import altair as alt
@@ -93,8 +98,9 @@ def why_fact(head: str, one: ScoreSources, query: str, key: str) -> str:
         for row, column in pairs
     ]
     seen = one.scores[np.isfinite(one.scores)]
+    takes = "take together" if len(one.queries) > 1 else "takes"
     return (
-        f"In head **{head}**, :primary[**{plain(query)}**] takes **{share_text(one.weight)}** from "
+        f"In head **{head}**, :primary[**{plain(query)}**] {takes} **{share_text(one.weight)}** from "
         f"**{plain(key)}** because of what meets in their score: {listing(terms)}. These {len(pairs)} of "
         f"{parts.size:,} pairs give {signed(float(sum(parts[pair] for pair in pairs)))} of the score "
         f"**{signed(one.score)}**; the mean over {plural(len(seen), 'key')} is {signed(float(seen.mean()))}."
@@ -140,7 +146,7 @@ def pairs_chart(one: ScoreSources, query: str, key: str, theme: Theme) -> Spec:
             at_text = {"x": -text / 2} if side == "query" else {"y": -text / 2}
             bars.append(
                 box
-                | _amount(value, longest)
+                | _amount(value, longest, False)
                 | at_text
                 | {"source": names[at], "side": f"at the {side}", "sum": value}
             )
@@ -179,16 +185,25 @@ def pairs_chart(one: ScoreSources, query: str, key: str, theme: Theme) -> Spec:
             strokeWidth=2,
             tooltip=False,
         ),
-        layer("text", drawn, {**at, "color": {"condition": light, "value": ink.text}}, **look),
+        layer(
+            "text",
+            _written(drawn),
+            {**at, "color": {"condition": light, "value": ink.text}},
+            **look,
+        ),
         layer(
             "rect",
             bars,
             {**box, "color": {"condition": negative, "value": colours[8]}, "tooltip": all_of},
         ),
-        layer("text", bars, {**at, "color": {"value": ink.quiet}}, **look),
+        layer("text", _written(bars), {**at, "color": {"value": ink.quiet}}, **look),
     ]
     titles = {"atquery": "source at the query", "atkey": "source at the key", "part": "part"}
-    return figure(layers, round(CELL * (len(rows) + HIGH))) | table_columns(titles)
+    return figure(layers, round(CELL * (len(rows) + HIGH)) + NAMES) | table_columns(titles)
+
+
+def _written(rows: Sequence[Spec]) -> list[Spec]:
+    return [row for row in rows if row["short"]]
 
 
 def _box(left: float, right: float, top: float, bottom: float, gap: float = 0.0) -> Spec:
@@ -202,8 +217,8 @@ def _box(left: float, right: float, top: float, bottom: float, gap: float = 0.0)
     }
 
 
-def _amount(value: float, largest: float) -> Spec:
-    return {"told": signed(value), "short": short(value, largest)}
+def _amount(value: float, largest: float, has_plus: bool = True) -> Spec:
+    return {"told": signed(value), "short": short(value, largest, has_plus)}
 
 
 def _axis(names: Sequence[str], before: float, ink: Ink, orient: str) -> Spec:
@@ -218,8 +233,8 @@ def _axis(names: Sequence[str], before: float, ink: Ink, orient: str) -> Spec:
             "orient": orient,
             "values": [at + 0.5 for at in range(len(names))],
             "labelExpr": f"[{texts}][floor(datum.value)]",
-            "labelAngle": 0 if down else -60,
-            "labelLimit": 104,
+            "labelAngle": 0 if down else -90,
+            "labelLimit": NAMES,
             "labelOverlap": False,
             "labelColor": ink.text,
             "grid": False,
@@ -287,27 +302,35 @@ def read_rows(
             read = one.tokens(side, sources[at])  # type: ignore[arg-type]
             if read is None or sources[at].key is None:
                 continue
-            names = tokens[sources[at].key[0]]  # type: ignore[index]
+            names = numbered(tokens[sources[at].key[0]])  # type: ignore[index]
+            order = np.argsort(-np.abs(read))[:READ]
             most = ", ".join(
                 f"{names[token]} {signed(float(read[token]))}"
-                for token in np.argsort(-np.abs(read))[:READ]
+                for token in order
+                if abs(read[token]) >= LEAST * abs(read[order[0]])
             )
             rows.append([sources[at].name, ends[side], signed(float(sums[at])), most])  # type: ignore[index]
     return rows
 
 
-def fewest_text(one: ScoreSources, side: Side, token: str, keys: Sequence[str]) -> str:
-    """The fewest sources of one side without which another key has the highest score."""
-    key, removed = keys[one.key], one.fewest_removals(side)
-    if removed is None:
-        return f"No set of sources at {plain(token)} is enough: without all of them, {plain(key)} keeps the highest score."
-    sources, rival = removed
-    if not sources:
-        return f"{plain(keys[rival])} scores higher than {plain(key)} already."
-    names = [source.name for source in sources[:NAMED]]
-    more = len(sources) - len(names)
-    names += [f"{more} more"] if more else []
-    return f"Without {listing(names)} at {plain(token)}, **{plain(keys[rival])}** would score higher than {plain(key)}."
+def decided_fact(one: ScoreSources, query: str, keys: Sequence[str]) -> str:
+    """The fewest sources of each side without which another key has the highest score, by the parts."""
+    key, sentences = plain(keys[one.key]), []
+    for side, token in (("query", plain(query)), ("key", key)):
+        removed = one.fewest_removals(side)  # type: ignore[arg-type]
+        if removed is None:
+            sentences.append(f"without all sources at {token}, {key} still scores highest")
+            continue
+        sources, rival = removed
+        if not sources:
+            return f"**{plain(keys[rival])}** scores higher than {key} as it is."
+        names = [source.name for source in sources[:NAMED]]
+        if len(sources) > NAMED:
+            names.append(f"{len(sources) - NAMED} more")
+        sentences.append(
+            f"without {listing(names)} at {token}, **{plain(keys[rival])}** would score higher than {key}"
+        )
+    return f"By the parts, with all else held: {'; '.join(sentences)}."
 
 
 def source_rows(one: ScoreSources) -> list[list[str]]:

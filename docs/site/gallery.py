@@ -40,6 +40,7 @@ PICTURES = {  # page → what Export calls the picture
     "cards": "cards:sizes",
     "pretrained": "pretrained:head",
     "inside_weight": "inside_weight:meeting",
+    "why_key": "why_key:pairs",
     "evidence": "evidence:grid",
     "lens": "lens:grid",
     "circuits": "circuits:graph",

@@ -143,6 +143,7 @@ LINKS: list[tuple[str, dict[str, str]]] = [
         },
     ),
     ("inside_weight", {"inside:model": "numbers", "inside_weight:kind": "Decoder"}),
+    ("why_key", {"inside:model": "induction", "head": "1.3", "cell": "4.1"}),
     (
         "evidence",
         {

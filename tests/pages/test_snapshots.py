@@ -66,6 +66,9 @@ ELSEWHERE = (
     "inside_weight:query",
     *(f"one:{name}" for name in ("preset", "temperature", *AXES)),
     "transformer:weights",
+    "why_key:head",
+    "why_key:key",
+    "why_key:query",
 )
 # the links of pages that open without their fields
 # whose controls all depend on runs, or a report, or are a list of questions, which test_report drives
