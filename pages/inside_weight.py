@@ -68,7 +68,7 @@ def explore(chosen: lab.ModelChoice) -> None:
     as_python(controls, cell, one)
     with answer:
         lab.fact(draw.weight_fact(head, one, query, key))
-    lab.weight_link(chosen, controls.kind, *cell.at, ["why_key"])
+        lab.weight_link(chosen, controls.kind, *cell.at, ["why_key"])
     with right:
         row_of_weights(one, item.keys)
     # q and k dimension by dimension, before and after rotation where the family rotates

@@ -196,7 +196,9 @@ def pairs_chart(one: ScoreSources, query: str, key: str, theme: Theme) -> Spec:
             bars,
             {**box, "color": {"condition": negative, "value": colours[8]}, "tooltip": all_of},
         ),
-        layer("text", _written(bars), {**at, "color": {"value": ink.quiet}}, **look),
+        layer(
+            "text", _written(bars), {**at, "color": {"value": ink.quiet}}, **look | {"fontSize": 10}
+        ),
     ]
     titles = {"atquery": "source at the query", "atkey": "source at the key", "part": "part"}
     return figure(layers, round(CELL * (len(rows) + HIGH)) + NAMES) | table_columns(titles)
@@ -248,12 +250,13 @@ def _axis(names: Sequence[str], before: float, ink: Ink, orient: str) -> Spec:
 
 def moved_fact(head: str, one: ScoreSources, query: str, key: str) -> str:
     length, shares = float(np.linalg.norm(one.moved.sum(0))), one.moved_shares
-    first, second = (int(at) for at in np.argsort(-shares)[:2])
+    largest = [
+        f"{percent(float(shares[at]))} from the {one.v_sources[at].name}"
+        for at in np.argsort(-shares)[:2]
+    ]
     return (
-        f"From **{plain(key)}**, {head} adds a vector of length {number(length)} to {plain(query)}. Along it, "
-        f"**{percent(float(shares[first]))}** comes from the {one.v_sources[first].name} of the key, "
-        f"{percent(float(shares[second]))} from the {one.v_sources[second].name}; equal shares would be "
-        f"{percent(1 / len(shares))}."
+        f"From **{plain(key)}**, {head} adds a vector of length {number(length)} to {plain(query)}. Along it come "
+        f"**{listing(largest)}** of the key; equal shares would be {percent(1 / len(shares))}."
     )
 
 
@@ -446,7 +449,8 @@ def agreement_fact(head: str, removals: Sequence[Removal], agreement: Agreement 
     if agreement is None:
         return f"{plural(len(removals), 'removal')} of {head} are too few, or too alike, to compare. {apart}"
     r, low, high = map(number, agreement.pearson)
+    verdict = "" if agreement.pearson[1] > 0 else "So its parts do not tell what a removal does. "
     return (
         f"Over {len(removals)} removals in random scores of {head}, predicted and actual changes correlate by **{r}** "
-        f"(95 %: {low} to {high}); equal ones would by 1. {apart}"
+        f"(95 %: {low} to {high}); equal ones would by 1. {verdict}{apart}"
     )

@@ -243,6 +243,13 @@ SAYS: list[tuple[str, str, dict[str, str], tuple[str, ...], tuple[str, ...]]] = 
         ("diffllama", "s_{ij}"), ("diffllama", "the model subtracts a learned share"))),
     ("inside_weight", "t5", {"inside_weight:kind": "Encoder"},
      (r"q_i^\top k_j + b_{ij}", "not at all", "by the distance"), ()),
+    ("why_key", "bloom", {"head": "1.1", "cell": "5.3"}, ("is what the model adds for the distance",), ()),
+    *(("why_key", model, {}, (says,), ()) for model, says in (
+        ("gemma2", "is split before its cap"),
+        ("gpt_oss", "A learned sink scores"), ("t5", "By the parts, with all else held"),
+        ("vit", "By the parts, with all else held"), ("whisper", "By the parts, with all else held"),
+        ("xlnet", "Take a model such as GPT-2"),
+        ("longformer", "attends within windows"), ("mamba", "Use "))),
     ("evidence", "induction", {}, ("the probability of the answer river falls from 0.73 to 0.043", "change of 8 heads",
      "of the head's contribution is where it attends", "Hiding river changes the answer most, by −0.73", *MEASURES), ()),
     *(("evidence", "bert_encoder", {"inside:text": text}, ("Without L", "Hiding"), ("<script",))
