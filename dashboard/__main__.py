@@ -43,7 +43,7 @@ def app() -> "Typer":
     """Every command, those that `python -m` of a module of core has, too."""
     from core import command_line
     from core.claims import __main__ as claims
-    from core.interpret import corpus
+    from core.interpret import corpus, pairs
     from core.pretrained import export, finetune_run as finetune, foreign
     from core.training import __main__ as training
 
@@ -54,7 +54,7 @@ def app() -> "Typer":
     whole.add_typer(
         claims.app, name="claims", help="List claims, measure one, or print its verdict."
     )
-    for part in (training, finetune, corpus, export, foreign):
+    for part in (training, finetune, corpus, pairs, export, foreign):
         whole.registered_commands += part.app.registered_commands
     return whole
 

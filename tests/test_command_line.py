@@ -34,6 +34,7 @@ COMMANDS = (
     "claims",
     "finetune",
     "corpus",
+    "pairs",
     "export",
     "model-card",
     "writing",

@@ -279,7 +279,7 @@ class NodeWorker:
         self.folder = self.home / run_id
         self.sent = unpack(self.folder, files)
         data = read_object(self.folder / "run.json")
-        config = data.get("finetune") or data.get("corpus")
+        config = data.get("finetune") or data.get("corpus") or data.get("pairs")
         model = Path(str(config.get("model", "")) if isinstance(config, dict) else "")
         if model.is_absolute() and not model.is_dir():
             return (

@@ -42,6 +42,7 @@ from core.training import Best, Record, RunConfig, cap_reached, prepare, train
 WORK = {
     "finetune": "core.pretrained.finetune_run:fine_tune",
     "corpus": "core.interpret.corpus:work",
+    "pairs": "core.interpret.pairs:work",
     "claim": "core.claims.run:work",
     "config": "core.runs.worker:train_run",
 }

@@ -44,7 +44,7 @@ from core.training.evaluate import Record
 from core.training.sweeps import with_settings
 
 app = command_line.new_app(__doc__)
-LISTS = ("--values", "--second-values", "--seeds")
+LISTS = ("--values", "--second-values", "--seeds", "--ways")
 Name = Annotated[str, typer.Argument(metavar="RUN", help="a run's name in the list, or its folder")]
 
 

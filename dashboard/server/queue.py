@@ -36,8 +36,9 @@ from core.files import (
     sentence_of,
     server_folder,
 )
-from core.interpret import corpus
+from core.interpret import corpus, pairs
 from core.interpret.corpus import CorpusConfig
+from core.interpret.pairs import PairsConfig
 from core.pretrained.finetune import FineTuneConfig
 from core.pretrained.finetune_run import create
 from core.runs import ray_queue
@@ -233,10 +234,10 @@ def fine_tune(config: FineTuneConfig, **more: Any) -> Run:
         return create(config, **more)
 
 
-def measure(config: CorpusConfig) -> Run:
-    """Create a measurement of a corpus. Raises QueueFull, ConfigError and PretrainedError."""
+def measure(config: CorpusConfig | PairsConfig) -> Run:
+    """Create a measurement of a corpus or of pairs. Raises QueueFull, ConfigError and PretrainedError."""
     with _admit(1, MAX_CORPORA, corpus.corpora_folder(), CORPORA_BYTES):
-        return corpus.create(config)
+        return pairs.create(config) if isinstance(config, PairsConfig) else corpus.create(config)
 
 
 def measure_claim(config: claim_run.ClaimConfig) -> claim_run.Group:
@@ -499,6 +500,8 @@ def end_message(run: Run) -> str:
     how much of it is saved."""
     if run.job == "corpus":
         reached = [f"text {texts:,}"] if (texts := corpus.load(run).texts) else []
+    elif run.job == "pairs":
+        reached = [f"pair {done:,}"] if (done := len(pairs.load_lines(run))) else []
     elif run.job == "claim":
         reached = [f"part {cells:,}"] if (cells := len(claim_run.load_cells(run))) else []
     else:

@@ -184,7 +184,7 @@ def played_by(monkeypatch, script: str) -> None:
 
 
 def test_a_model_that_is_no_folder_of_the_node_is_refused(worker, tmp_path):
-    for key in ("finetune", "corpus"):
+    for key in ("finetune", "corpus", "pairs"):
         file = {"run.json": json.dumps({key: {"model": str(tmp_path / "none")}}).encode()}
         assert worker.start("a", file, None, {}).startswith(
             "The model of this run is a folder of the server"

@@ -1,0 +1,543 @@
+"""Contrast pairs: what the answer owes to each head, as the mean over many pairs of texts with its 95 % interval.
+
+A pair is a clean text, a corrupted one that differs in what decides, the answer to the clean text and another one. Each
+is measured by `head_effects`, and the pairs are the sample: Student's t over them. The measurement is a run: a worker
+appends a line a pair, so that it can be stopped, killed and continued. `attention-lab pairs FILE` measures a file.
+Wang et al. 2022 (IOI), section 3; Zhang and Nanda 2024.
+"""
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+import numpy as np
+import torch
+import typer
+from jaxtyping import Float
+from torch import Tensor
+
+from core import command_line
+from core.entries import ConfigError, quote, refuse_if
+from core.files import append_line, read_lines, with_checksum
+from core.interpret.corpus import corpora_folder
+from core.interpret.evidence import Baseline, Question, ask
+from core.interpret.interventions import (
+    BY_KEY,
+    HeadKey,
+    head_effects,
+    mean_outputs,
+    outputs_of,
+)
+from core.interpret.patching import rerun_rows
+from core.interpret.trace import LayerKey, layer_names
+from core.pretrained import (
+    ModelInputs,
+    Pretrained,
+    PretrainedError,
+    load_folder,
+    numbers_by_layer,
+    output_id,
+    reject_if,
+)
+from core.pretrained.finetune import LAB, folder_of, name_of, resolve
+from core.runs.folder import Status
+from core.runs.runs import Run, new_id
+from core.runs.worker import work as work_on
+from core.serialization import check_types, read
+from core.tasks import reading
+from core.training.seed_stats import LEVEL, quantile
+
+COLUMNS = ("clean", "corrupted", "answer", "other")
+MAX_PAIRS = 1_000
+PairQuantity = Literal["difference", "log-probability", "kl"]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two texts, the answer to the clean one, and the other answer; `line` is its line in the file, counted from 1."""
+
+    clean: str
+    corrupted: str
+    answer: str
+    other: str
+    line: int = 0
+
+
+def read_pairs(source: Path | str) -> tuple[Pair, ...]:
+    """The pairs in a file or a text: CSV, TSV, or an object of JSON a line, with the columns clean, corrupted, answer
+    and other in any order.
+
+    ConfigError where one of these is not there, and as in `read_rows`; what a row holds is checked with the model.
+    """
+    text = reading.decode_text(source.read_bytes()) if isinstance(source, Path) else source
+    rows: list[tuple[int, dict[str, Any]]] = []
+    if text.lstrip("\ufeff \r\n").startswith("{"):
+        for line, item in enumerate(reading.validate_text(text, "list of pairs").split("\n"), 1):
+            try:
+                value = json.loads(item) if item.strip() else None
+            except ValueError as error:
+                raise ConfigError(f"Line {line} is no JSON: {error}") from error
+            refuse_if(
+                value is not None and not isinstance(value, dict),
+                f"Line {line} is no object of JSON; write one with {', '.join(COLUMNS)} a line.",
+            )
+            rows += [] if value is None else [(line, value)]
+        names = {name for _, value in rows for name in value}
+    else:
+        (_, first), *others = reading.read_rows(text, "list of pairs")[0]
+        names = {name.strip().casefold() for name in first}
+        rows = [
+            (line, dict(zip(map(str.casefold, first), cells, strict=True)))
+            for line, cells in others
+        ]
+    missing = [name for name in COLUMNS if name not in names]
+    refuse_if(
+        missing,
+        f"There is no column {' and no '.join(missing)}. The first line of a CSV, or each object of JSON, names "
+        f"{', '.join(COLUMNS)}; this one names {', '.join(sorted(names))[:200]}.",
+    )
+    refuse_if(not rows, "There is a line of names, and no pair below it.")
+    refuse_if(
+        len(rows) > MAX_PAIRS,
+        f"There are {len(rows):,} pairs; at most {MAX_PAIRS:,} are measured. Cut the file.",
+    )
+    return tuple(
+        Pair(*(str(value.get(name, "")).strip() for name in COLUMNS), line) for line, value in rows
+    )
+
+
+def pairs_of_template(
+    clean: str,
+    corrupted: str,
+    first: Sequence[str],
+    second: Sequence[str],
+    answer: str = "[A]",
+    other: str = "[B]",
+    both_orders: bool = True,
+) -> tuple[Pair, ...]:
+    """A pair for each word of `first` as [A] with each of `second` as [B], with `both_orders` also the other way round.
+
+    All four texts may hold the slots. ConfigError where the clean text has none, or both texts are the same.
+    """
+    slots = [slot for slot in ("[A]", "[B]") if slot in clean + corrupted]
+    refuse_if(not slots, "The template has no slot; write [A] and [B] where the words differ.")
+    refuse_if(clean == corrupted, "The clean and the corrupted text are the same; change one slot.")
+    couples = [
+        couple
+        for a in first
+        for b in second
+        for couple in ([(a, b), (b, a)] if both_orders else [(a, b)])
+        if a != b
+    ]
+    refuse_if(not couples, "Two lists of different words are needed, such as names.")
+    return tuple(
+        Pair(
+            *(
+                text.replace("[A]", a).replace("[B]", b)
+                for text in (clean, corrupted, answer, other)
+            ),
+            line,
+        )
+        for line, (a, b) in enumerate(dict.fromkeys(couples), 2)
+    )
+
+
+def to_csv(pairs: Sequence[Pair]) -> str:
+    """The pairs as the text that `read_pairs` reads."""
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows(
+        [COLUMNS, *([getattr(one, name) for name in COLUMNS] for one in pairs)]
+    )
+    return out.getvalue()
+
+
+OWN = {  # the texts with which the page opens, for the lab's models that know names
+    "writer": (
+        "When [A] and [B] went to the shop, [B] gave a book to",
+        "When [A] and [B] went to the shop, [A] gave a book to",
+        ("Mary", "Anna", "Emma", "Laura", "Lucy"),
+        ("John", "Tom"),
+    ),
+    "names": (
+        "when [A] and [B] went to the shop , [B] gave the book to",
+        "when [A] and [B] went to the shop , [A] gave the book to",
+        ("ann", "clara", "dora", "emma", "kate"),
+        ("ben", "leo"),
+    ),
+}
+
+
+@dataclass(frozen=True)
+class PairsConfig:
+    """A model, its pairs as the text of a file ("": the lab's own for this model), and how they are measured.
+
+    `quantity` is as in `Question`. With `positions`, each head is also patched in at one token at a time. ConfigError
+    for what cannot be measured.
+    """
+
+    model: str = f"{LAB}writer"
+    data: str = ""
+    ways: tuple[str, ...] = tuple(BY_KEY)
+    quantity: PairQuantity = "difference"
+    positions: bool = False
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        check_ways(self.ways, self.quantity)
+        refuse_if(
+            not self.data and self.model.removeprefix(LAB) not in OWN,
+            f"The lab has no pairs for {self.model}; give some of your own, or take {' or '.join(OWN)}.",
+        )
+
+    @property
+    def pairs(self) -> tuple[Pair, ...]:
+        if self.data:
+            return read_pairs(reading.read(self.data))
+        return pairs_of_template(*OWN[self.model.removeprefix(LAB)])
+
+
+def check_ways(ways: Sequence[str], quantity: PairQuantity) -> None:
+    """ConfigError for ways that there are not, and where one cannot be measured in this quantity."""
+    refuse_if(
+        not ways or not {*ways} <= {*BY_KEY}, f"ways = {quote(list(ways))}", ways=tuple(BY_KEY)
+    )
+    refuse_if(
+        "direct" in ways and quantity != "difference",
+        "What a head writes directly is a term of a logit; leave the way direct out",
+        quantity="difference",
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class PairEffects:
+    """What each pair's answer loses without what a head knows: `effects` (N, H) by way, in the unit of the measure.
+
+    `heads` (H,) are in the order of the model, with `names` such as L0·H1. `clean` and `corrupted` (N,) are the value of
+    the whole model on both texts. `positions` (N, H, T) are what patching a head in at one token gains, None where that
+    was not measured or the pairs differ in their number of tokens; `tokens` are named where all pairs have the same.
+    `refused` says of each row that was not measured why, and what would fit.
+    """
+
+    heads: tuple[HeadKey, ...]
+    names: tuple[str, ...]
+    pairs: tuple[Pair, ...]
+    clean: Float[np.ndarray, " N"]
+    corrupted: Float[np.ndarray, " N"]
+    effects: dict[str, Float[np.ndarray, "N H"]]
+    positions: Float[np.ndarray, "N H T"] | None
+    tokens: tuple[str, ...]
+    refused: tuple[str, ...]
+
+    def mean(self, way: str) -> Float[np.ndarray, " H"]:
+        """The mean effect of each head over the pairs."""
+        return self.effects[way].mean(0)
+
+    def half(self, way: str) -> Float[np.ndarray, " H"]:
+        """Half of the 95 % interval of that mean; nan of a single pair."""
+        return half_interval(self.effects[way])
+
+
+def half_interval(values: Float[np.ndarray, "N H"]) -> Float[np.ndarray, " H"]:
+    """Half of the 95 % interval of a mean over the first axis: Student's t times the standard error; nan of one value."""
+    n = len(values)
+    if n < 2:
+        return np.full(values.shape[1], np.nan)
+    return quantile(1 - LEVEL / 2, n - 1) * values.std(0, ddof=1) / np.sqrt(n)
+
+
+def baselines(
+    pretrained: Pretrained, pair: Pair, quantity: PairQuantity = "difference", equal: bool = True
+) -> tuple[Baseline, Baseline]:
+    """Both texts with what is measured of them. PretrainedError says what is wrong with the pair and what would fit."""
+    empty = [name for name in COLUMNS if not getattr(pair, name)]
+    reject_if(empty, f"{' and '.join(empty)} {'is' if len(empty) == 1 else 'are'} empty.")
+    reject_if(
+        pretrained.head == "seq2seq",
+        f"{pretrained.name} answers with a text of its own, not with one token. Take a model that "
+        "continues a text, fills a mask, or classifies.",
+    )
+    inputs = ModelInputs(pair.clean), ModelInputs(pair.corrupted)
+    first = ask(pretrained, Question(inputs[0]))
+    output, contrast = (
+        output_id(pretrained, first.answer, one) for one in (pair.answer, pair.other)
+    )
+    reject_if(output == contrast, f"answer and other are the same, {quote(pair.answer)}.")
+    clean, corrupted = (
+        ask(
+            pretrained,
+            Question(
+                one,
+                output=output,
+                quantity=quantity,
+                contrast=contrast if quantity == "difference" else None,
+            ),
+        )
+        for one in inputs
+    )
+    lengths = len(clean.source), len(corrupted.source)
+    reject_if(
+        equal and lengths[0] != lengths[1],
+        f"the texts have {lengths[0]} and {lengths[1]} tokens. What a head writes at a token is put into the "
+        "same token of the other text: write texts of equal length.",
+    )
+    return clean, corrupted
+
+
+def position_effects(
+    clean: Baseline, corrupted: Baseline, heads: Sequence[HeadKey]
+) -> Float[np.ndarray, "H T"]:
+    """What the corrupted text's answer gains when one head writes, at one token alone, what it writes on the clean one."""
+    theirs, own = (
+        {key: call.replaceable[0] for key, call in outputs_of(one.pretrained, one.batch).items()}
+        for one in (clean, corrupted)
+    )
+    effects = np.zeros((len(heads), len(clean.source)))
+    mixed = dict[tuple[LayerKey, int], Tensor]()
+    for key, values in own.items():
+        for token in range(effects.shape[1]):
+            out = mixed[key, token] = values.clone()
+            out[token] = theirs[key][token]
+    changes = [  # before the texts differ a causal head writes the same, and has no effect there
+        (row, token, (0, *head, mixed[head[:2], token]))
+        for row, head in enumerate(heads)
+        for token in range(effects.shape[1])
+        if not torch.equal(theirs[head[:2]][token, head[2]], own[head[:2]][token, head[2]])
+    ]
+    after = rerun_rows(corrupted, [change for *_, change in changes], clean)
+    before = float(clean.target_value(corrupted.answer))
+    for (row, token, _), value in zip(changes, after, strict=True):
+        effects[row, token] = value - before
+    return effects
+
+
+Line = dict[str, Any]  # what was measured of one pair, as JSON
+
+
+def each_pair(
+    pretrained: Pretrained,
+    pairs: Sequence[Pair],
+    ways: Sequence[str],
+    quantity: PairQuantity,
+    positions: bool,
+    done: Sequence[int] = (),
+) -> tuple[Line, Iterator[Line]]:
+    """The heads with the rows that are refused; and, one by one, what is measured of the pairs whose lines are not done.
+
+    The means of the way "mean" are those over the tokens of both texts of all pairs.
+    """
+    equal = positions or any(BY_KEY[way].needs == "a second text" for way in ways)
+    fitting, refused = list[Pair](), list[str]()
+    for row, pair in enumerate(pairs, 1):
+        try:
+            clean, _ = baselines(pretrained, pair, quantity, equal)
+            fitting.append(pair)
+        except PretrainedError as error:
+            refused.append(f"Row {pair.line or row}: {error}")
+    reject_if(not fitting, f"No pair can be measured. {' '.join(refused[:3])}")
+    calls = outputs_of(pretrained, clean.batch)
+    heads = [
+        (*key, head) for key, call in calls.items() for head in range(call.replaceable.shape[2])
+    ]
+    layers = layer_names(numbers_by_layer(pretrained.model, list(calls.values())))
+    texts = [ModelInputs(text) for one in fitting for text in (one.clean, one.corrupted)]
+    means = mean_outputs(pretrained, texts) if "mean" in ways else None
+
+    def lines() -> Iterator[Line]:
+        for pair in fitting:
+            if pair.line in done:
+                continue
+            clean, corrupted = baselines(pretrained, pair, quantity, equal)
+            effects = {
+                way: list(head_effects(clean, way, heads, means=means, other=corrupted).values())
+                for way in ways
+            }
+            at_tokens = position_effects(clean, corrupted, heads).tolist() if positions else None
+            yield {
+                "pair": asdict(pair),
+                "values": [clean.value, float(clean.target_value(corrupted.answer))],
+                "effects": effects,
+                "positions": at_tokens,
+                "tokens": clean.source.tokens,
+            }
+
+    return {
+        "heads": heads,
+        "names": [f"{layers[kind, layer]}·H{head}" for kind, layer, head in heads],
+        "refused": refused,
+    }, lines()
+
+
+def join(facts: Line, lines: Sequence[Line]) -> PairEffects:
+    """The pairs together, in the order of their lines."""
+    lines = sorted(lines, key=lambda one: one["pair"]["line"])
+    ways = lines[0]["effects"] if lines else ()
+    tokens = [one["tokens"] for one in lines]
+    aligned = len({*map(len, tokens)}) == 1 and lines[0]["positions"] is not None
+    return PairEffects(
+        tuple(tuple(head) for head in facts["heads"]),
+        tuple(facts["names"]),
+        tuple(Pair(**one["pair"]) for one in lines),
+        *np.array([one["values"] for one in lines]).reshape(-1, 2).T,
+        {way: np.array([one["effects"][way] for one in lines]) for way in ways},
+        np.array([one["positions"] for one in lines]) if aligned else None,
+        tuple(one[0] if len({*one}) == 1 else f"{one[0]} …" for one in zip(*tokens, strict=True))
+        if aligned
+        else (),
+        tuple(facts["refused"]),
+    )
+
+
+def measure_pairs(
+    pretrained: Pretrained,
+    pairs: Sequence[Pair],
+    ways: Sequence[str] = tuple(BY_KEY),
+    quantity: PairQuantity = "difference",
+    positions: bool = False,
+) -> PairEffects:
+    """Every head of a model by each of these ways on all pairs. A row that cannot be measured is one of the `refused`;
+    PretrainedError where none can, ConfigError for ways that do not fit."""
+    check_ways(ways, quantity)
+    facts, lines = each_pair(pretrained, pairs, ways, quantity, positions)
+    return join(facts, list(lines))
+
+
+# A measurement as a run: the folder that a worker fills.
+
+
+SAVED = Path(__file__).parents[1] / "studies" / "data" / "pairs"  # made by `make pairs`
+LINES, FACTS = "pairs.jsonl", "facts"
+
+
+@dataclass(frozen=True, eq=False)
+class Measurement:
+    """A measurement's folder as it was read: its config, how far it is, and the pairs so far (None before the first)."""
+
+    run: Run
+    config: PairsConfig
+    status: Status
+    effects: PairEffects | None
+    count: int
+
+    @property
+    def live(self) -> bool:
+        return not self.status.ended
+
+    @property
+    def measured(self) -> int:
+        return 0 if self.effects is None else len(self.effects.pairs)
+
+
+def create(config: PairsConfig, path: Path | None = None) -> Run:
+    """A new measurement under a fresh id, or exactly at `path`. ConfigError without pairs, PretrainedError without the
+    model."""
+    count = len(config.pairs)
+    folder_of(config.model)
+    run = Run(path or corpora_folder() / new_id())
+    run.create(pairs=asdict(config), count=count)
+    return run
+
+
+def config_of(run: Run) -> PairsConfig:
+    """The measurement's config; ConfigError when the file does not describe one."""
+    return read(run.metadata().get("pairs"), PairsConfig, "A measurement of pairs")
+
+
+def load_lines(run: Run) -> list[Line]:
+    """What was measured of each pair so far; a line that is not whole, or was damaged, is measured again."""
+    return [one for _, one in read_lines(run.path / LINES, lambda line: line) if one is not None]
+
+
+def read_measurement(run: Run) -> Measurement:
+    """A measurement as its worker left it; ConfigError for a folder without one."""
+    status, lines, data = run.status(), load_lines(run), run.metadata()
+    effects = join(data[FACTS], lines) if lines and FACTS in data else None
+    return Measurement(run, config_of(run), status, effects, int(data.get("count", 0)))
+
+
+def work(
+    run: Run, stop: Callable[[], bool], on_pair: Callable[[Line], object] = lambda line: None
+) -> tuple[str, str]:
+    """Measure the pairs that are left; returns the final state and its message."""
+    config = config_of(run)
+    done = [one["pair"]["line"] for one in load_lines(run)]
+    pretrained = load_folder(folder_of(config.model), name_of(config.model))
+    facts, lines = each_pair(
+        pretrained, config.pairs, config.ways, config.quantity, config.positions, done
+    )
+    run.update_metadata(**{FACTS: facts})
+    count = len(config.pairs) - len(facts["refused"])
+    for line in lines:
+        run.require()
+        append_line(run.path / LINES, with_checksum(json.dumps(line, ensure_ascii=False)))
+        done.append(line["pair"]["line"])
+        on_pair(line)
+        if len(done) < count and stop():
+            return "stopped", f"Stopped after {len(done):,} of {count:,} pairs, which are saved."
+    refused = len(facts["refused"])
+    return "finished", f"Measured {len(done):,} pairs." + (
+        f" {refused:,} more could not be measured." if refused else ""
+    )
+
+
+app = command_line.new_app(__doc__)
+
+
+@app.command()
+def pairs(
+    file: Annotated[
+        Path | None, typer.Argument(help="clean, corrupted, answer, other; the lab's own without")
+    ] = None,
+    model: Annotated[
+        str, typer.Option(help="a model of the lab, a folder, or a hub name")
+    ] = "writer",
+    ways: Annotated[list[str], typer.Option(help=f"of {' '.join(BY_KEY)}")] = list(BY_KEY),  # noqa: B006
+    quantity: Annotated[
+        str, typer.Option(help=f"what is measured: {', '.join(get_args(PairQuantity))}")
+    ] = "difference",
+    positions: Annotated[
+        bool, typer.Option("--positions", help="patch each head in at one token at a time, too")
+    ] = False,
+    folder: Annotated[
+        Path | None, typer.Option(help="of the measurement; one that is there goes on")
+    ] = None,
+) -> None:
+    """Measure every head of a model on contrast pairs, as means over pairs with their 95 % intervals."""
+    torch.set_num_threads(1)
+    data = "" if file is None else reading.decode_text(file.read_bytes())
+    config = PairsConfig(resolve(model), data, tuple(ways), quantity, positions)  # type: ignore[arg-type]
+    run = Run(folder) if folder and (folder / "run.json").is_file() else create(config, folder)
+    refuse_if(
+        config_of(run) != config,
+        f"{run.path} is a measurement of other pairs, or by other ways; name another folder",
+    )
+    if run.status().ended:
+        run.requeue()
+    state = work_on(run.path)
+    if (effects := read_measurement(run).effects) is not None:
+        for row in effects.refused:
+            print(row)
+        print(to_table(effects))
+    raise typer.Exit(0 if state == "finished" else 1)
+
+
+def to_table(effects: PairEffects) -> str:
+    """The mean effect of every head by each way with half of its 95 % interval, as CSV; the largest first."""
+    out = io.StringIO()
+    ways = list(effects.effects)
+    columns = [column for way in ways for column in (way, f"{way} ±")]
+    values = [one for way in ways for one in (effects.mean(way), effects.half(way))]
+    order = np.argsort(-np.abs(values[0]), kind="stable")
+    csv.writer(out, lineterminator="\n").writerows(
+        [
+            ["head", "pairs", *columns],
+            *(
+                [effects.names[at], len(effects.pairs), *(f"{one[at]:.4f}" for one in values)]
+                for at in order
+            ),
+        ]
+    )
+    return out.getvalue()
