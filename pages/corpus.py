@@ -8,12 +8,11 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 import dashboard.page as lab
-from core.entries import ConfigError, Param, refuse_if
-from core.files import CORPORA
+from core.entries import ConfigError, Param
 from core.interpret import corpus as study
 from core.interpret.trace import Head
-from core.pretrained import ModelInputs, Pretrained, PretrainedError, model_inputs, reject_if
-from core.runs.runs import Run, list_runs
+from core.pretrained import ModelInputs, Pretrained, model_inputs, reject_if
+from core.runs.runs import Run
 from core.tasks import reading
 from dashboard.draw import corpus as draw
 
@@ -25,13 +24,9 @@ VECTORS = "corpus:vectors"  # the texts whose queries and keys were read, by the
 
 def find_measurement(config: study.CorpusConfig, run_id: object) -> Run | None:
     """The measurement of this config: that of the link, else one that came with the lab, else a finished one."""
-    ended = [
-        run
-        for run in reversed(list_runs(study.corpora_folder()))
-        if run.status().state == "finished"
-    ]
-    runs = [lab.limits.find_run(run_id, CORPORA), *map(Run, sorted(study.SAVED.iterdir())), *ended]
-    return next((run for run in runs if run is not None and study.fits(run, config)), None)
+    return lab.find_measurement(
+        run_id, study.SAVED, lambda run: study.fits(run, config), study.corpora_folder()
+    )
 
 
 def axis_of(controls: "Controls", measure: str) -> study.Axis:
@@ -319,7 +314,22 @@ def page() -> None:
 
 def _view() -> None:
     controls = draw_controls()
-    if controls is None or (measurement := _measurement(controls)) is None:
+    if controls is None:
+        return
+    measurement = lab.measurement(
+        "corpus",
+        Controls.run,
+        controls.config,
+        find_measurement,
+        study.read_measurement,
+        draw.progress,
+        "These texts were not measured with this model yet."
+        if controls.config
+        else "Open Corpus, and paste texts or upload a file.",
+        "A worker measures the texts one by one; Stop keeps what there is.",
+        ("The heads appear here while the texts are measured.", draw.HEIGHT),
+    )
+    if measurement is None:
         return
     shown = partial(_draw, controls=controls)
     if measurement.live:
@@ -332,73 +342,6 @@ def _view() -> None:
         )
     else:
         shown(measurement)
-
-
-def _measurement(controls: Controls) -> study.Measurement | None:
-    def run_id(text: str) -> str:
-        refuse_if(
-            lab.limits.find_run(text, CORPORA) is None,
-            f"{text[:40]!r} is no measurement on this machine",
-        )
-        return text
-
-    Controls.run.linked(run_id)
-    config = controls.config
-    lab.start_run(
-        "corpus",
-        config,
-        lab.queue.measure,
-        lambda run: Controls.run.set(run.id),
-        ConfigError,
-        PretrainedError,
-    )
-    run = None if config is None else find_measurement(config, Controls.run.value)
-    lab.show_flash("corpus")
-    if run is None:
-        # The button that measures what was not measured yet
-        with st.container(horizontal=True, vertical_alignment="center"):
-            st.button(
-                "Measure",
-                icon=":material/play_arrow:",
-                type="primary",
-                key="corpus:start",
-                on_click=lab.press,
-                args=("corpus",),
-                disabled=controls.config is None,
-                help="A worker measures the texts one by one; Stop keeps what there is.",
-            )
-            st.caption(
-                "These texts were not measured with this model yet."
-                if controls.config
-                else "Open Corpus, and paste texts or upload a file."
-            )
-        lab.limits_line(steps=False)
-        lab.placeholder("The heads appear here while the texts are measured.", draw.HEIGHT)
-        return None
-    measurement = lab.computed(study.read_measurement, run)
-    if measurement.status.state != "finished":
-        # Stop or Continue, and how far the measurement is
-        buttons, column = st.columns([1, 3.4], vertical_alignment="center")
-        if not lab.limits.mine(run):
-            lab.anothers_note(run)
-        elif measurement.live:
-            lab.stop_button(buttons, "corpus", lab.end_run, run)
-        elif measurement.corpus.texts < measurement.count:
-            lab.continue_button(buttons, "corpus", partial(lab.continue_run, "corpus"), run)
-
-        with column:
-            lab.poll(
-                partial(study.read_measurement, run),
-                lambda now: lab.show_progress(
-                    run,
-                    now.status,
-                    ending=lab.plain(now.status.message),
-                    progress=lambda: draw.progress(now),
-                ),
-                measurement.live,
-                "corpus:progress",
-            )
-    return measurement
 
 
 @lab.input_errors()

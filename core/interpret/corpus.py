@@ -820,6 +820,10 @@ class Measurement:
     def live(self) -> bool:
         return not self.status.ended
 
+    @property
+    def done(self) -> int:
+        return self.corpus.texts
+
     @cached_property
     def scores(self) -> RoleScores:
         assert self.corpus.roles is not None

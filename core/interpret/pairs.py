@@ -188,16 +188,17 @@ class PairsConfig:
     def __post_init__(self) -> None:
         check_types(self)
         check_ways(self.ways, self.quantity)
+        own = OWN.get(self.model.removeprefix(LAB))
         refuse_if(
-            not self.data and self.model.removeprefix(LAB) not in OWN,
+            not self.data and own is None,
             f"The lab has no pairs for {self.model}; give some of your own, or take {' or '.join(OWN)}.",
         )
+        if not self.data and own:
+            object.__setattr__(self, "data", to_csv(pairs_of_template(*own)))
 
     @property
     def pairs(self) -> tuple[Pair, ...]:
-        if self.data:
-            return read_pairs(reading.read(self.data))
-        return pairs_of_template(*OWN[self.model.removeprefix(LAB)])
+        return read_pairs(reading.read(self.data))
 
 
 def check_ways(ways: Sequence[str], quantity: PairQuantity) -> None:
@@ -427,7 +428,7 @@ class Measurement:
         return not self.status.ended
 
     @property
-    def measured(self) -> int:
+    def done(self) -> int:
         return 0 if self.effects is None else len(self.effects.pairs)
 
 
@@ -444,6 +445,14 @@ def create(config: PairsConfig, path: Path | None = None) -> Run:
 def config_of(run: Run) -> PairsConfig:
     """The measurement's config; ConfigError when the file does not describe one."""
     return read(run.metadata().get("pairs"), PairsConfig, "A measurement of pairs")
+
+
+def fits(run: Run, config: PairsConfig) -> bool:
+    """Whether a measurement is of this config."""
+    try:
+        return config_of(run) == config
+    except ConfigError:
+        return False
 
 
 def load_lines(run: Run) -> list[Line]:
@@ -511,7 +520,7 @@ def pairs(
     config = PairsConfig(resolve(model), data, tuple(ways), quantity, positions)  # type: ignore[arg-type]
     run = Run(folder) if folder and (folder / "run.json").is_file() else create(config, folder)
     refuse_if(
-        config_of(run) != config,
+        not fits(run, config),
         f"{run.path} is a measurement of other pairs, or by other ways; name another folder",
     )
     if run.status().ended:

@@ -6,9 +6,9 @@ import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
 import streamlit as st
@@ -16,10 +16,11 @@ from safetensors import SafetensorError, safe_open
 from streamlit.delta_generator import DeltaGenerator
 
 from core.attention import ConfigError, entry
-from core.entries import quote_name
-from core.files import folder_bytes, hosted, runs_folder, seconds_of, text_of
+from core.entries import quote_name, refuse_if
+from core.files import CORPORA, folder_bytes, hosted, runs_folder, seconds_of, text_of
 from core.interpret.trace import Kind
 from core.models import ModelConfig
+from core.pretrained import PretrainedError
 from core.pretrained.finetune import FineTuneConfig, name_of as pretrained_name
 from core.pretrained.finetune_run import about, config_of
 from core.runs.folder import DAMAGED, Details, Status, open_index, stamp_of
@@ -32,11 +33,12 @@ from core.training.watch import WatchedModel
 from dashboard.draw.curves import Curve, legend, step_chart
 from dashboard.draw.figures import Ink, split_data
 from dashboard.draw.formats import STATES, about_duration, plain, plural
-from dashboard.fields.link import by_history
+from dashboard.fields.link import LinkedValue, by_history
 from dashboard.server import limits, queue, visitors
+from dashboard.server.cache import computed
 from dashboard.server.calls import recorded, recording
 from dashboard.server.session import SessionValue
-from dashboard.ui.panels import draw_chart, flash_errors, pop_flash, theme
+from dashboard.ui.panels import draw_chart, flash_errors, placeholder, pop_flash, theme
 
 # The example runs that come with the lab; `make example` trains them.
 
@@ -748,3 +750,104 @@ def wait(done: Callable[[], object]) -> None:
     end = time.monotonic() + PATIENCE
     while not done() and time.monotonic() < end:
         time.sleep(0.01)
+
+
+# A measurement of a model, by a worker: of a corpus, or of pairs.
+
+
+class Measurement(Protocol):
+    """A measurement's folder as it was read: its state, and how many of `count` texts or pairs are done."""
+
+    @property
+    def run(self) -> Run: ...
+    @property
+    def status(self) -> Status: ...
+    @property
+    def live(self) -> bool: ...
+    @property
+    def done(self) -> int: ...
+    @property
+    def count(self) -> int: ...
+
+
+M = TypeVar("M", bound=Measurement)
+
+
+def find_measurement(
+    run_id: object, saved: Path, fits: Callable[[Run], bool], folder: Path
+) -> Run | None:
+    """The measurement that fits: that of the link, else one that came with the lab, else a finished one."""
+    ended = [run for run in reversed(list_runs(folder)) if run.status().state == "finished"]
+    runs = [limits.find_run(run_id, CORPORA), *map(Run, sorted(saved.iterdir())), *ended]
+    return next((run for run in runs if run is not None and fits(run)), None)
+
+
+def measurement(
+    page: str,
+    link: LinkedValue[str],
+    config: Any,
+    find: Callable[[Any, object], Run | None],
+    load: Callable[[Run], M],
+    progress: Callable[[M], tuple[float, str]],
+    unmeasured: str,
+    help: str,
+    waits: tuple[str, int],
+) -> M | None:
+    """Draw the controls of the measurement of a config: Measure, or Stop, Continue and how far it is.
+
+    None before there is one, with `unmeasured` beside the button and what `waits` says in a space of that height.
+    """
+
+    def run_id(text: str) -> str:
+        refuse_if(
+            limits.find_run(text, CORPORA) is None,
+            f"{text[:40]!r} is no measurement on this machine",
+        )
+        return text
+
+    link.linked(run_id)
+    start_run(
+        page, config, queue.measure, lambda run: link.set(run.id), ConfigError, PretrainedError
+    )
+    run = None if config is None else find(config, link.value)
+    show_flash(page)
+    if run is None:
+        # The button that measures what was not measured yet
+        with st.container(horizontal=True, vertical_alignment="center"):
+            st.button(
+                "Measure",
+                icon=":material/play_arrow:",
+                type="primary",
+                key=f"{page}:start",
+                on_click=press,
+                args=(page,),
+                disabled=config is None,
+                help=help,
+            )
+            st.caption(unmeasured)
+        limits_line(steps=False)
+        placeholder(*waits)
+        return None
+    now = computed(load, run)
+    if now.status.state != "finished":
+        # Stop or Continue, and how far the measurement is
+        buttons, column = st.columns([1, 3.4], vertical_alignment="center")
+        if not limits.mine(run):
+            anothers_note(run)
+        elif now.live:
+            stop_button(buttons, page, end_run, run)
+        elif now.done < now.count:
+            continue_button(buttons, page, partial(continue_run, page), run)
+        with column:
+            poll(
+                partial(load, run),
+                lambda now: show_progress(
+                    run,
+                    now.status,
+                    ending=plain(now.status.message),
+                    progress=lambda: progress(now),
+                ),
+                now.live,
+                f"{page}:progress",
+            )
+    return now

@@ -214,17 +214,17 @@ def test_a_model_without_single_answers_says_so():
 
 def test_a_killed_worker_continues_without_a_pair_twice(tmp_path, effects):
     run = create(CONFIG, tmp_path / "run")
-    assert read_measurement(run).measured == 0
+    assert read_measurement(run).done == 0
     stop = iter([False, True]).__next__
     assert work(run, stop) == ("stopped", "Stopped after 2 of 4 pairs, which are saved.")
     lines = (run.path / LINES).read_bytes()
     (run.path / LINES).write_bytes(lines[:-40])  # the second one was being written
-    assert read_measurement(run).measured == 1
+    assert read_measurement(run).done == 1
     measured = []
     assert work(run, lambda: False, measured.append) == ("finished", "Measured 4 pairs.")
     assert [one["pair"]["line"] for one in measured] == [3, 4, 5] and len(load_lines(run)) == 4
     whole = read_measurement(run)
-    assert (whole.measured, whole.count, whole.config) == (4, 4, CONFIG)
+    assert (whole.done, whole.count, whole.config) == (4, 4, CONFIG)
     for way in WAYS:
         assert_close(whole.effects.effects[way], effects.effects[way])
     assert_close(whole.effects.positions, effects.positions)
