@@ -23,6 +23,7 @@
 # make cache      decoding with and without a cache, for Cache and decoding
 # make heads      MiniLM's queries, keys and values, for Heads
 # make corpus     every head of the offline models on 300 texts, for Heads over a corpus
+# make pairs      every head of two of them on 20 contrast pairs, for Many pairs
 # make claims     every claim, for Claims: about an hour on two cores
 # make future     a model with the causal mask and one without a mask, for Masks: half a minute
 # make bottleneck with and without attention, for Why attention: six to nine minutes on two cores
@@ -52,7 +53,7 @@ BIN := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE  # the tests start some fifty processes: each would compile all modules again
 
 .PHONY: run quick check types javascript generated snapshots test beside in-browser docs clean fuzz faults \
-  weather mutate bench example sweep models measured scores cache heads claims corpus bottleneck \
+  weather mutate bench example sweep models measured scores cache heads claims corpus pairs bottleneck \
   future translation moving lock wheel fresh audit sbom browser test-models
 
 run: $(VENV)/.installed
@@ -227,6 +228,14 @@ corpus: $(VENV)/.installed
 	    --ablation || exit 1; \
 	done
 	rm -f $(CORPORA)/*/lock
+
+PAIRS := core/studies/data/pairs
+pairs: $(VENV)/.installed
+	rm -rf $(PAIRS)
+	for name in writer names; do \
+	  $(BIN)/python -m dashboard pairs --model $$name --folder $(PAIRS)/$$name --positions || exit 1; \
+	done
+	rm -f $(PAIRS)/*/lock
 
 bottleneck: $(VENV)/.installed
 	$(BIN)/python -c "from core.studies.why import main; main()"

@@ -356,7 +356,9 @@ def each_pair(
                 way: list(head_effects(clean, way, heads, means=means, other=corrupted).values())
                 for way in ways
             }
-            at_tokens = position_effects(clean, corrupted, heads).tolist() if positions else None
+            at_tokens = None
+            if positions:
+                at_tokens = position_effects(clean, corrupted, heads).round(6).tolist()
             yield {
                 "pair": asdict(pair),
                 "values": [clean.value, float(clean.target_value(corrupted.answer))],
@@ -410,7 +412,7 @@ def measure_pairs(
 
 
 SAVED = Path(__file__).parents[1] / "studies" / "data" / "pairs"  # made by `make pairs`
-LINES, FACTS = "pairs.jsonl", "facts"
+LINES = "pairs.jsonl"
 
 
 @dataclass(frozen=True, eq=False)
@@ -463,7 +465,7 @@ def load_lines(run: Run) -> list[Line]:
 def read_measurement(run: Run) -> Measurement:
     """A measurement as its worker left it; ConfigError for a folder without one."""
     status, lines, data = run.status(), load_lines(run), run.metadata()
-    effects = join(data[FACTS], lines) if lines and FACTS in data else None
+    effects = join(data["facts"], lines) if lines and "facts" in data else None
     return Measurement(run, config_of(run), status, effects, int(data.get("count", 0)))
 
 
@@ -477,8 +479,8 @@ def work(
     facts, lines = each_pair(
         pretrained, config.pairs, config.ways, config.quantity, config.positions, done
     )
-    run.update_metadata(**{FACTS: facts})
     count = len(config.pairs) - len(facts["refused"])
+    run.update_metadata(facts=facts, count=count)
     for line in lines:
         run.require()
         append_line(run.path / LINES, with_checksum(json.dumps(line, ensure_ascii=False)))
