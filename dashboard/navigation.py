@@ -182,6 +182,14 @@ GROUPS: dict[str, tuple[Step, ...]] = {
             section="Layer by layer",
         ),
         Step(
+            "pairs",
+            "Many pairs",
+            ":material/compare_arrows:",
+            "Measure each head on many contrast pairs.",
+            place="Why this answer",
+            section="Many pairs",
+        ),
+        Step(
             "generate",
             "Generate",
             ":material/edit_note:",

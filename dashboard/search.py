@@ -82,6 +82,8 @@ WORDS = {
     "corpus": "statistics many texts",
     "evidence": "evidence attention explanation explain importance ablation patching gradient saliency rollout remove head "
     "zero mean resample resampling direct effect logit difference KL",
+    "pairs": "IOI indirect object identification contrast pairs counterfactual clean corrupted patching CSV template "
+    "position many sentences interval",
     "lens": "logit lens layer by layer prediction",
     "generate": "write text story chat next token GPT temperature sampling probability steering steer direction activation "
     "addition contrastive vector",
