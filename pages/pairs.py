@@ -102,7 +102,7 @@ class Controls(lab.Fields, page="pairs"):
     @property
     def config(self) -> study.PairsConfig:
         """ConfigError for pairs that cannot be measured."""
-        data = self.data
+        data = Controls.data.value
         if self.source == "template":
             words = [
                 [one.strip() for one in text.split(",") if one.strip()]
@@ -248,6 +248,7 @@ def show(controls: Controls, measurement: study.Measurement) -> None:
     with right:
         lab.fact(draw.fact_text(effects, way, at[picked], measurement.config.quantity))
         lab.caption(draw.sure_text(effects, way))
+        lab.paragraph(draw.example_text(effects.pairs[0]))
         Controls.head.draw(
             {effects.names[place]: pair for pair, place in at.items()}, picked, "pairs:head-list"
         )
@@ -294,7 +295,7 @@ def show(controls: Controls, measurement: study.Measurement) -> None:
     ):
         st.download_button(label, text, name, "text/csv", on_click="ignore", key=f"pairs:{name}")
     lab.as_python(
-        measurement=measurement,
+        effects=effects,
         draw={"pairs:grid": draw.CHART.format(way=way)},
         also=[draw.AGAIN],
     )

@@ -32,13 +32,13 @@ TARGETS = {
 AGAIN = Cell(
     "The same from the model itself: two of the pairs, by one way. Leave `[:2]` out for all of them.",
     """
-from core.interpret.pairs import measure_pairs, read_pairs
+from core.interpret.pairs import measure_pairs
 from core.pretrained import load_folder
 from core.pretrained.finetune import folder_of, name_of
 
 config = measurement.config
 model = load_folder(folder_of(config.model), name_of(config.model))
-again = measure_pairs(model, read_pairs(config.data)[:2], config.ways[:1], config.quantity)
+again = measure_pairs(model, config.pairs[:2], config.ways[:1], config.quantity)
 print(dict(zip(again.names, again.mean(config.ways[0]).round(2))))
 """,
 )
@@ -46,7 +46,7 @@ CHART = """
 import altair as alt
 import pandas as pd
 
-effects, way = measurement.effects, "{way}"
+way = "{way}"
 rows = [{{"layer": name.split("·")[0], "head": name.split("·")[1], "effect": mean, "half": half}}
         for name, mean, half in zip(effects.names, effects.mean(way), effects.half(way))]
 alt.Chart(pd.DataFrame(rows)).mark_rect().encode(x="head:O", y="layer:N", color="effect:Q")
@@ -147,12 +147,23 @@ def fact_text(
         text += (
             f":primary[**{effects.names[picked]}**]: {with_half(means[picked], halves[picked])}. "
         )
-    if quantity != "kl":
-        text += (
-            f"The whole model’s answer to the clean text has {signed(float(effects.clean.mean()))}, to the "
-            f"corrupted one {signed(float(effects.corrupted.mean()))}."
-        )
-    return text
+    clean, corrupted = (signed(float(one.mean())) for one in (effects.clean, effects.corrupted))
+    return (
+        text
+        + {
+            "difference": f"On the clean texts the answer leads the other by {clean}, on the corrupted ones by {corrupted}.",
+            "log-probability": f"Its log-probability is {clean} on the clean texts, {corrupted} on the corrupted ones.",
+            "kl": f"The corrupted texts change the model’s answer by {corrupted}.",
+        }[quantity]
+    )
+
+
+def example_text(pair: study.Pair) -> str:
+    """One of the pairs, in words."""
+    return (
+        f"One of them: “{plain(pair.clean)}” **{plain(pair.answer)}**; corrupted: “{plain(pair.corrupted)}” "
+        f"**{plain(pair.other)}**."
+    )
 
 
 def sure_text(effects: study.PairEffects, way: str) -> str:
@@ -162,8 +173,8 @@ def sure_text(effects: study.PairEffects, way: str) -> str:
         return "One pair has no interval; give more of them."
     sure = int((np.abs(means) > halves).sum())
     return (
-        f"The 95 % intervals of {sure} of {len(means)} heads leave out 0; of heads without any effect about "
-        f"{number(study.LEVEL * len(means))} would by chance."
+        f"The 95 % intervals of {sure} of {len(means)} heads leave out 0; of as many heads without any effect "
+        f"about {number(study.LEVEL * len(means))} would by chance."
     )
 
 
@@ -175,10 +186,10 @@ def token_text(effects: study.PairEffects, picked: int) -> str:
     share = ""
     whole = float(effects.mean("patched")[picked])
     if abs(whole) > 0.01:
-        share = f", {percent(means[most] / whole)} of what it gains at all tokens"
+        share = f", {percent(means[most] / whole)} of what it brings at all tokens at once"
     return (
-        f":primary[**{effects.names[picked]}**] gains the answer most at **{plain(token_names(effects)[most])}**: "
-        f"{with_half(means[most], half)}{share}."
+        f":primary[**{effects.names[picked]}**] helps most by what it writes at token {most}, "
+        f"**{plain(effects.tokens[most])}**: {with_half(means[most], half)}{share}."
     )
 
 
