@@ -20,6 +20,7 @@ FILE = Param(
     longest=reading.MAX_SIGNS,
 )
 DATA = "pairs:data"
+REFUSED = 5  # rows that are told one by one
 
 
 def template_text(label: str, part: int, help: str) -> lab.Text:
@@ -252,12 +253,14 @@ def show(controls: Controls, measurement: study.Measurement) -> None:
         Controls.head.draw(
             {effects.names[place]: pair for pair, place in at.items()}, picked, "pairs:head-list"
         )
-    for sentence in effects.refused[:5]:
+    for sentence in effects.refused[:REFUSED]:
         st.warning(lab.plain(f"Not measured. {sentence}"))
-    if more := effects.refused[5:]:
-        with st.expander(f"{lab.plural(len(more), 'more row')} not measured"):
-            for sentence in more:
-                lab.caption(lab.plain(sentence))
+    if more := effects.refused[REFUSED:]:
+        lab.details(
+            f"{lab.plural(len(more), 'more row')} not measured",
+            lambda: lab.caption(lab.plain(" · ".join(more))),
+            "pairs:refused",
+        )
     head, rows = draw.table(effects, at[picked])
     lab.table(head, rows, caption="The heads with the largest effects, by each way", markers=False)
     lab.caption(draw.conditions(measurement))
@@ -280,15 +283,7 @@ def show(controls: Controls, measurement: study.Measurement) -> None:
         lab.caption("“…”: the pairs have different words there. Numbers count tokens from 0.")
     elif measurement.config.positions:
         lab.caption("Head by token is left out: the pairs differ in their number of tokens.")
-    with st.expander("The pairs"):
-        lab.table(
-            ["row", *study.COLUMNS],
-            draw.pair_rows(effects.pairs),
-            caption="The pairs that were measured",
-            left=5,
-            markers=False,
-            wrap=True,
-        )
+    lab.details("The pairs", partial(show_pairs, effects.pairs), "pairs:list")
     for label, text, name in (
         ("All heads, CSV", lambda: study.to_table(effects), "heads-on-pairs.csv"),
         ("These pairs, CSV", lambda: study.to_csv(effects.pairs), "pairs.csv"),
@@ -298,4 +293,15 @@ def show(controls: Controls, measurement: study.Measurement) -> None:
         effects=effects,
         draw={"pairs:grid": draw.CHART.format(way=way)},
         also=[draw.AGAIN],
+    )
+
+
+def show_pairs(pairs: tuple[study.Pair, ...]) -> None:
+    lab.table(
+        ["row", *study.COLUMNS],
+        draw.pair_rows(pairs),
+        caption="The pairs that were measured",
+        left=5,
+        markers=False,
+        wrap=True,
     )

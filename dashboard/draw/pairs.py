@@ -8,7 +8,7 @@ from core.interpret import pairs as study
 from core.interpret.interventions import BY_KEY
 from dashboard.draw.components import Cell
 from dashboard.draw.figures import Spec
-from dashboard.draw.formats import number, percent, plain, plural, signed
+from dashboard.draw.formats import number, percent, plain, plural, signed, written
 
 HEIGHT, SHOWN = 260, 8
 PAPERS = r"""**Contrast pairs** — a text and another that differs in what decides, as for the indirect object (IOI).
@@ -84,7 +84,10 @@ def grid_rows(effects: study.PairEffects, way: str) -> list[Spec]:
 
 
 def with_half(mean: float, half: float) -> str:
-    return signed(float(mean)) + ("" if np.isnan(half) else f" ± {number(float(half))}")
+    if np.isnan(half):
+        return written(signed(float(mean)), float(mean))
+    text = f"{signed(float(mean))} ± {number(float(half))}"
+    return written(text, {"": float(mean), " ±": float(half)})
 
 
 def strongest(effects: study.PairEffects, picked: int) -> list[int]:

@@ -21,6 +21,7 @@ export const HITS = [
 ["Heads over a corpus", "Measure every head on hundreds of texts.", "statistics many texts", "corpus", {}],
 ["Why this answer", "Measure what the weights do to the answer.", "evidence attention explanation explain importance ablation patching gradient saliency rollout remove head zero mean resample resampling direct effect logit difference KL", "evidence", {}],
 ["When it decides", "Read every layer as if it were the last.", "logit lens layer by layer prediction", "lens", {}],
+["Many pairs", "Measure each head on many contrast pairs.", "IOI indirect object identification contrast pairs counterfactual clean corrupted patching CSV template position many sentences interval", "pairs", {}],
 ["Generate", "Watch a model say one token after another.", "write text story chat next token GPT temperature sampling probability", "generate", {}],
 ["Decode", "See what else a model could have written.", "beam search greedy sampling top-k top-p", "decode", {}],
 ["Cache and decoding", "See what a decoder stores of each token.", "KV cache size key value memory bytes inference MQA GQA MHA", "cache", {}],
