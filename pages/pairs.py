@@ -275,7 +275,10 @@ def show(controls: Controls, measurement: study.Measurement) -> None:
             draw.token_rows(effects, at[picked]),
             shown,
             draw.token_names(effects),
-            (effects.names[at[picked]], ""),
+            (
+                effects.names[at[picked]],
+                draw.token_names(effects)[draw.strongest_token(effects, at[picked])],
+            ),
             title="patched in at this token, helps by",
             across="token",
             tips=[("name", "head"), ("by", "helps by")],

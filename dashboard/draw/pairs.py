@@ -181,18 +181,23 @@ def sure_text(effects: study.PairEffects, way: str) -> str:
     )
 
 
+def strongest_token(effects: study.PairEffects, picked: int) -> int:
+    """The token at which a head, patched in there alone, has the largest mean effect."""
+    assert effects.positions is not None
+    return int(np.abs(effects.positions[:, picked].mean(0)).argmax())
+
+
 def token_text(effects: study.PairEffects, picked: int) -> str:
     assert effects.positions is not None
-    means = effects.positions[:, picked].mean(0)
-    most = int(np.abs(means).argmax())
-    half = study.half_interval(effects.positions[:, picked])[most]
-    share = ""
-    whole = float(effects.mean("patched")[picked])
+    most = strongest_token(effects, picked)
+    values = effects.positions[:, picked]
+    mean, half = values.mean(0)[most], study.half_interval(values)[most]
+    whole, share = float(effects.mean("patched")[picked]), ""
     if abs(whole) > 0.01:
-        share = f", {percent(means[most] / whole)} of what it brings at all tokens at once"
+        share = f", {percent(mean / whole)} of what it brings at all tokens at once"
     return (
         f":primary[**{effects.names[picked]}**] helps most by what it writes at token {most}, "
-        f"**{plain(effects.tokens[most])}**: {with_half(means[most], half)}{share}."
+        f"**{plain(effects.tokens[most])}**: {with_half(mean, half)}{share}."
     )
 
 

@@ -42,7 +42,10 @@ API = {  # the page, its title, and the modules of core that it shows
             "core.pretrained.export",
         ),
     ),
-    "roles": ("Roles and corpora", ("core.interpret.roles", "core.interpret.corpus")),
+    "roles": (
+        "Roles and corpora",
+        ("core.interpret.roles", "core.interpret.corpus", "core.interpret.pairs"),
+    ),
     "models": ("Models", ("core.models", "core.models.cards")),
     "tasks": ("Tasks", ("core.tasks",)),
     "training": (

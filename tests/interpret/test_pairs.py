@@ -1,7 +1,9 @@
 """Contrast pairs: files and templates, means and intervals by hand, and a run that was killed and continued."""
 
 import json
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -246,3 +248,16 @@ def test_the_command_measures_a_file_and_goes_on(tmp_path, capsys):
     assert f"one of {', '.join(BY_KEY)}" in capsys.readouterr().err
     assert worker.WORK["pairs"] and json.loads((tmp_path / "run" / "run.json").read_text("utf-8"))
     assert all(name in to_csv(OWN_PAIRS).split("\n")[0] for name in COLUMNS)
+
+
+def test_the_document_s_example_runs(tmp_path, monkeypatch, capsys):
+    text = (Path(__file__).parents[2] / "docs" / "contrast-pairs.md").read_text("utf-8")
+    (file,), (block,) = (
+        re.findall(rf"```{form}[^\n]*\n(.*?)```", text, re.DOTALL) for form in ("csv", "python")
+    )
+    (tmp_path / "my_pairs.csv").write_text(file, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    exec(compile(block, "docs", "exec"), {})
+    first, second, third = capsys.readouterr().out.splitlines()
+    assert re.match(r"L3·H2 \d+\.\d+ ± \d+\.\d+", first) and second.startswith("() (3, 36) ")
+    assert third == "8 When John and Mary went to the shop, Mary gave a book to John"
