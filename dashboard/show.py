@@ -54,14 +54,14 @@ def show(
     """Draw a trace (weights (H, T, S) a layer), opened at a head; `query` is the row in the accent.
 
     ValueError for a trace without maps, or with too many weights, or where a cell that is not masked is NaN, or, unless
-    `signed`, outside 0 to 1.
+    `signed` or of a layer without softmax, outside 0 to 1.
     """
     refuse_type(
         trace, AttentionTrace, "show(trace), or show_maps({'name': weights}, rows, columns)"
     )
     for item in trace.maps:
         if reason := why_not_weights(
-            f"Layer {item.layer_name}", item.weights[item.visible], signed
+            f"Layer {item.layer_name}", item.weights[item.visible], signed or bool(item.state)
         ):
             raise ValueError(reason)
     return Shown(

@@ -4,7 +4,8 @@
                        tokens, key="page:maps", query=5, difference=(1, 0), fact="ALiBi looks nearer")
 
 Multiples are several maps of the same tokens side by side, with one crosshair over all of them and over every attention
-view of these tokens. Weights are blue from 0 to 1; signed tiles are purple and green around 0. ``difference`` adds a
+view of these tokens. Weights are blue from 0 to 1; signed tiles are purple and green around 0, and so is each layer of a
+trace with negative weights (a state layer, differential attention), on a scale of its own. ``difference`` adds a
 signed map of one tile minus another; ``difference_map`` draws that alone. Hover and keys stay in the browser; a pin is
 returned.
 """
@@ -26,13 +27,15 @@ import numpy as np
 from core.tokens import token_text
 from dashboard.draw.components import add, draw, sent, store
 from dashboard.draw.figures import MARKS
-from dashboard.draw.formats import MINUS
+from dashboard.draw.formats import MINUS, number, share_text
 from dashboard.draw.pictures import MapsPicture, PictureMap
 
 if TYPE_CHECKING:  # at run time torch would come with them
-    from core.interpret.trace import AttentionTrace
+    from core.interpret.trace import AttentionMap, AttentionTrace
     from core.pretrained import Array, Line
 
+MIN_NEGATIVE = -1e-6  # what rounding leaves below zero makes no map signed
+MAX_WEIGHT = 1.0005  # with what rounding adds
 LIMIT = 512  # cells across and down which travel to the browser; more than that are pooled
 
 Window: TypeAlias = tuple[int, int, int, int]  # rows [from, to), columns [from, to)
@@ -67,10 +70,10 @@ class Blocks:
     def weights(self, weights: np.ndarray, mask: np.ndarray | None, pool: Pool) -> np.ndarray:
         """The mean (or the largest) of the unmasked cells in each block of (…, T, S); 0 where all are masked."""
         values = np.asarray(self._cut(weights), dtype=np.float32)
-        if pool == "max":
-            return self._each(
-                np.maximum, values if mask is None else np.where(self._cut(mask), values, 0.0)
-            )
+        if pool == "max":  # of signed weights the largest by size
+            values = values if mask is None else np.where(self._cut(mask), values, 0.0)
+            low, high = (self._each(reduce, values) for reduce in (np.minimum, np.maximum))
+            return np.where(-low > high, low, high)
         if mask is None:
             return self._each(np.add, values) / (
                 np.diff(self.rows)[:, None] * np.diff(self.columns)[None, :]
@@ -120,9 +123,35 @@ def largest(values: np.ndarray) -> float:
 
 
 def span(values: np.ndarray, signed: bool) -> tuple[float, float]:
-    """The colour scale's ends over some values: 0 to 1 for weights, symmetric for signed numbers."""
+    """The colour scale's ends: 0 to 1, or to a larger maximum, for weights; symmetric for signed numbers."""
     end = largest(values) or 1.0
-    return (-end, end) if signed else (0.0, 1.0)
+    return (-end, end) if signed else (0.0, end if end > MAX_WEIGHT else 1.0)
+
+
+def is_signed(item: Any) -> bool:
+    """Whether a map has negative weights, which are drawn purple."""
+    return bool(item.weights.min(initial=0.0) < MIN_NEGATIVE)
+
+
+def otherwise(item: AttentionMap, head: int, row: int) -> str:
+    """What a weight of a row is held against: uniform attention, or, where rows sum to anything, the mean size."""
+    visible = item.visible[head, row]
+    if item.state:
+        mean = np.abs(item.weights[head, row][visible]).mean()
+        return f"the mean size of the weights in its row is {number(mean)}"
+    return f"uniform attention would take {share_text(1 / max(1, visible.sum()))} from each key"
+
+
+def state_lines(trace: AttentionTrace) -> list[str]:
+    """What each kind of layer without softmax is, after the names of its layers."""
+    of: dict[str, list[str]] = {}
+    for item in trace.maps:
+        of.setdefault(item.state, []).append(item.layer_name)
+    return [
+        f"{', '.join(names) if len(names) < 6 else f'{names[0]}…{names[-1]} ({len(names)} layers)'}: {state}"
+        for state, names in of.items()
+        if state
+    ]
 
 
 def to_bytes(values: np.ndarray, low: float, high: float) -> np.ndarray:
@@ -143,7 +172,7 @@ def grid(trace: Any, signed: bool = False) -> dict[str, Any]:
 
 
 def thumbnails(maps: Sequence[Any], signed: bool = False) -> dict[str, Any]:
-    """Every head of every layer as bytes of at most 68 × 68, on one shared scale."""
+    """Every head of every layer as bytes of at most 68 × 68, on one shared scale but for signed layers."""
     blocks = [Blocks.of(item.weights.shape[1:], None, THUMB_PIXELS) for item in maps]
     pooled = [
         np.asarray(item.weights, dtype=np.float32)
@@ -151,12 +180,18 @@ def thumbnails(maps: Sequence[Any], signed: bool = False) -> dict[str, Any]:
         else each.weights(item.weights, None, "mean")
         for item, each in zip(maps, blocks, strict=True)
     ]
-    everything, is_pooled = np.concatenate([small.ravel() for small in pooled]), any(blocks)
+    # Signed weights, and those above 1, have a scale of their layer
+    own = [
+        None if signed or (end := span(small, is_signed(item))) == (0.0, 1.0) else end
+        for item, small in zip(maps, pooled, strict=True)
+    ]
+    shared = [small.ravel() for small, end in zip(pooled, own, strict=True) if end is None]
+    everything, is_pooled = np.concatenate([*shared, np.zeros(1)]), any(blocks)
     low, high = span(everything, signed)
     if is_pooled and not signed:
         # A mean over blocks of cells is far below one, so a pooled grid shares the 99.5th percentile as full ink.
         high = max(float(np.quantile(everything, 0.995)), 1e-6)
-    parts = [to_bytes(small, low, high) for small in pooled]
+    parts = [to_bytes(small, *(end or (low, high))) for small, end in zip(pooled, own, strict=True)]
     for at, (item, each) in enumerate(zip(maps, blocks, strict=True)):
         if item.mask is not None:
             planes = _planes(item.mask, item.weights.shape)
@@ -169,6 +204,7 @@ def thumbnails(maps: Sequence[Any], signed: bool = False) -> dict[str, Any]:
         "pooled": is_pooled,
         "low": float(low),
         "high": float(high),
+        "ends": own,
         "bytes": encode(np.concatenate([cells.ravel() for cells in parts])),
     }
 
@@ -423,6 +459,8 @@ def attention_view(
     queries, which moves ``query``; ``show_choice`` that of a segmented control, with the ``show`` of each option;
     ``pin_lists`` those of two lists whose options begin with the number of the pinned query and key.
 
+    A layer with negative weights is drawn on the signed scale; ``signed`` says that the numbers are no weights.
+
     Raises ValueError when the trace has no map, the layer or head is not in it, or layout "frames" has no frame.
     """
     if layout == "frames" and not frames:
@@ -430,6 +468,8 @@ def attention_view(
     own, shared = stores(key, link)
     state = settled(trace, key, shared, own, (int(layer), int(head)), pin, pins, frame)
     reads = reads or READS[trace.maps[state.layer].kind]
+    item = trace.maps[state.layer]
+    by_size = layout != "grid" and not signed and is_signed(item)
     heard = f"Attention weights of head {trace.name((state.layer, state.head))}"
     if layout == "grid":
         heard = f"All {sum(len(item.weights) for item in trace.maps)} heads"
@@ -442,7 +482,10 @@ def attention_view(
         "show": show,
         "scale": scale,
         "pool": pool,
-        "signed": signed,
+        "signed": signed or by_size,
+        "bySize": by_size,
+        "state": item.state,
+        "states": state_lines(trace) if layout == "grid" else [],
         "live": live,
         "threshold": float(threshold),
         "patches": patches and patches.payload(),
@@ -482,7 +525,12 @@ def picture_of(
     if layout == "frames" and frames:
         step, weights = next((pair for pair in frames if pair[0] == state.frame), frames[-1])
         drawn = [(f"Step {step:,}", attention, state.head, weights)]
-    low, high = span(np.concatenate([weights.ravel() for *_, weights in drawn]), signed)
+    ends = {
+        id(each): span(each.weights if is_grid else weights, signed or is_signed(each))
+        for _, each, _, weights in drawn
+    }
+    if signed:
+        ends = dict.fromkeys(ends, span(np.concatenate([one.ravel() for *_, one in drawn]), True))
     maps = tuple(
         PictureMap(
             name,
@@ -490,9 +538,9 @@ def picture_of(
             tuple(map(token_text, each.queries)),
             tuple(map(token_text, each.keys)),
             mask=each.visible[head],
-            low=low,
-            high=high,
-            signed=signed,
+            low=ends[id(each)][0],
+            high=ends[id(each)][1],
+            signed=signed or is_signed(each),
             noun="" if signed else "weight",
         )
         for name, each, head, weights in drawn
@@ -597,7 +645,6 @@ def _data(
 
 MAX_TILES = 12
 MAX_FRAME_CELLS = 500_000  # of all maps at all values of a control: 1 MB
-MIN_NEGATIVE = -1e-6  # what rounding leaves below zero makes no map signed
 
 
 @dataclass(frozen=True, eq=False)
@@ -666,7 +713,7 @@ def pack(maps: Sequence[Tile], difference: Pair | None, signed: bool) -> dict[st
         )
     shared = [largest(tile.weights) for tile in maps if tile.span is None]
     end = max(shared, default=1.0)
-    end = (end or 1.0) if signed else end if end > 1.0005 else 1.0
+    end = (end or 1.0) if signed else end if end > MAX_WEIGHT else 1.0
     tiles = []
     for index, tile in enumerate(maps):
         values = np.asarray(tile.weights, dtype=np.float32)

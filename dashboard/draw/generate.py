@@ -12,6 +12,7 @@ from core.interpret.trace import AttentionMap, Head, induction, to_numpy
 from core.models.decoding import Hypothesis, SearchSettings
 from core.studies import generate as study
 from core.studies.generate import StepView
+from dashboard.draw.attention_view import otherwise
 from dashboard.draw.components import Cell, source_of
 from dashboard.draw.figures import Ink, Theme, shade, text_on
 from dashboard.draw.formats import duration, number, plain, share_text, shorten
@@ -123,10 +124,10 @@ def attention_fact(
     item: AttentionMap, head: int, step: int, keys: Sequence[int], tokens: Sequence[int]
 ) -> str:
     row = item.weights[head, step]
-    best, even = int(np.argmax(row)), 1 / float(item.visible[0, step].sum())
+    best = int(np.argmax(np.abs(row)))
     out = (
         f"Head {item.layer_name}·H{head} takes {share_text(row[best])} from "
-        f":primary[{plain(item.keys[best])}]; uniform attention would take {share_text(even)}."
+        f":primary[{plain(item.keys[best])}]; {otherwise(item, head, step)}."
     )
     if item.kind == "cross" or (scored := induction(item, keys, tokens)) is None:
         return out

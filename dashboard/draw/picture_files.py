@@ -20,7 +20,14 @@ import numpy as np
 
 from core.files import zip_files
 from core.latex import latex
-from dashboard.draw.attention_view import READS, allowed_bits, labels, packed
+from dashboard.draw.attention_view import (
+    READS,
+    allowed_bits,
+    is_signed,
+    labels,
+    packed,
+    state_lines,
+)
 from dashboard.draw.components import COMPONENTS, Component, bundle, bundle_all, css_of
 from dashboard.draw.figures import LIGHT_INK, Spec, for_browser
 from dashboard.draw.formats import cut, number
@@ -799,12 +806,15 @@ def trace_part(
         "head": head,
         "query": query,
         "signed": signed,
+        "states": state_lines(trace),
         "numbers": list(trace.numbers),
         "layers": [
             {
                 **labels(item, None),
                 "reads": READS[item.kind],
                 **dict(zip(("heads", "rows", "cols"), item.weights.shape, strict=True)),
+                "state": item.state,
+                "negative": not signed and is_signed(item),
                 "values": packed(np.asarray(item.weights), False),
                 "mask": allowed_bits(item.mask, item.weights.shape, range(len(item.weights))),
             }
@@ -846,7 +856,7 @@ def live_part(
             one for one in pictures.values() if isinstance(one, MapsPicture) and one.trace is trace
         ]
         row = next((one.row for one in shown if one.row is not None), None)
-        return trace_part(trace, shown[0].title, *shown[-1].pick, row, shown[0].maps[0].signed)
+        return trace_part(trace, shown[0].title, *shown[-1].pick, row, shown[0].maps[0].noun == "")
     if isinstance(picture, ChartPicture) or key not in drawn:
         return None
     return Part(picture.title, *drawn[key])

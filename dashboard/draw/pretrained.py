@@ -18,9 +18,15 @@ from core.interpret.trace import (
     strongest,
 )
 from core.pretrained import ModelInputs, Reading
-from dashboard.draw.attention_view import THUMB_PIXELS, Blocks, Patches
+from dashboard.draw.attention_view import (
+    MIN_NEGATIVE,
+    THUMB_PIXELS,
+    Blocks,
+    Patches,
+    otherwise,
+)
 from dashboard.draw.components import Cell
-from dashboard.draw.figures import WEIGHTS, Theme, colours_at
+from dashboard.draw.figures import SIGNED, WEIGHTS, Theme, colours_at
 from dashboard.draw.formats import number, plain, share_text
 
 SENTENCES: dict[Sentences, str] = {
@@ -57,7 +63,7 @@ def head_fact(
 ) -> str:
     item = trace.map(layer)
     weights, keys = item.weights[head, row], item.keys
-    order = [int(j) for j in np.argsort(-weights, kind="stable")]
+    order = [int(j) for j in np.argsort(-np.abs(weights), kind="stable")]
     first = order[0] if pinned is None else pinned
     also = "".join(
         f" and {share_text(weights[j])} from {called(keys, j)}"
@@ -65,19 +71,18 @@ def head_fact(
     )
     return (
         f"In head **{trace.name((layer, head))}**, :primary[**{called(item.queries, row)}**] takes "
-        f"**{share_text(weights[first])}** from **{called(keys, first)}**{also}; "
-        f"uniform attention would take {number(even(item, row, head))} from each key."
+        f"**{share_text(weights[first])}** from **{called(keys, first)}**{also}; {otherwise(item, head, row)}."
     )
 
 
 def rivals_text(
     trace: AttentionTrace, layer: int, head: int, row: int, pinned: int | None = None
 ) -> str:
-    """How many other heads put as much weight on the cell of `head_fact`, and which puts most."""
-    weights = trace.map(layer).weights[head, row]
+    """How many other heads put as much weight on the cell of `head_fact`, by size, and which puts most."""
+    weights = np.abs(trace.map(layer).weights[head, row])
     first = int(weights.argmax()) if pinned is None else pinned
     others = [
-        (float(other.weights[h, row, first]), index, h)
+        (float(abs(other.weights[h, row, first])), index, h)
         for index, other in enumerate(trace.maps)
         for h in range(len(other.weights))
         if (index, h) != (layer, head)
@@ -133,10 +138,13 @@ for other, share in similar[:5]:
 
 
 def thumbnail(weights: np.ndarray, theme: Theme) -> np.ndarray:
-    """A map (T, S) as RGB uint8, of about 120 pixels across, its largest weight darkest."""
+    """A map (T, S) as RGB uint8, of about 120 pixels across, its largest weight darkest; negative ones purple."""
     if blocks := Blocks.of((len(weights), weights.shape[1]), None, THUMB_PIXELS):
         weights = blocks.weights(weights, None, "max")
-    rgb = colours_at(WEIGHTS[theme], weights / max(float(weights.max()), 1e-9))
+    most = max(float(np.abs(weights).max()), 1e-9)
+    signed = bool(weights.min() < MIN_NEGATIVE)
+    shares = (weights / most + 1) / 2 if signed else weights / most
+    rgb = colours_at((SIGNED if signed else WEIGHTS)[theme], shares)
     times = max(1, 120 // max(weights.shape))
     return rgb.round().astype(np.uint8).repeat(times, 0).repeat(times, 1)
 

@@ -30,6 +30,16 @@ test("the tooltip says value, rank and what uniform weights would be", () => {
   assert.equal(tipLines({ ...view, edges: {} }, 0, 0, "weight")[2], " · 2nd largest of 3 in sight");
 });
 
+test("weights that may be negative are ordered by size, and no uniform weight stands beside a state layer's", () => {
+  const current = { rows: 1, cols: 3, values: Float32Array.of(0.25, -0.5, 0), mask: null };
+  const signed = { queries: ["it"], keys: ["a", "b", "c"], current, signed: true, bySize: true, state: "a gated delta rule" };
+  assert.equal(largestOf(signed, 0), 1);
+  assert.deepEqual(sortedRow(signed, 0).map(({ j }) => j), [1, 0, 2]);
+  assert.deepEqual(tipLines(signed, 0, 1, "weight").slice(1), ["weight \u22120.50", " · largest by size of 3 keys", ""]);
+  assert.equal(spoken(signed, 0, 0), "it to a, 0.25, 2nd largest by size of 3");
+  assert.equal(tipLines({ ...view, state: "a short convolution" }, 0, 1, "weight")[3], "");
+});
+
 test("what is read aloud", () => {
   assert.equal(spoken(view, 0, 0), "it to a, 0.25, 2nd largest of 3");
   assert.equal(spoken(partly, 0, 1), "it to b, masked");

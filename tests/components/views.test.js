@@ -20,6 +20,7 @@ test("the scale of weights is 0 to 1, to the largest, or to a percentile; of sig
   assert.deepEqual(rangeOf({ scale: "largest" }, values), [0, 8]);
   assert.ok(rangeOf({ scale: "p99.5" }, values)[1] < 1);
   assert.deepEqual(rangeOf({ scale: "unit", signed: true }, values), [-8, 8]);
+  assert.deepEqual(rangeOf({ scale: "unit" }, Float32Array.of(0.5, 1.75)), [0, 1.75]); // a state layer's
   assert.deepEqual(rangeOf({ scale: "largest" }, new Float32Array(3)), [0, 1]);
 });
 

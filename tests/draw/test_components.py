@@ -33,7 +33,7 @@ from dashboard.draw.attention_view import (
 )
 from dashboard.draw.components import bundle, bundle_all
 from dashboard.draw.figures import MARKS, colour_scale, for_browser, mark_html
-from dashboard.draw.picture_files import Part, page_html, trace_html
+from dashboard.draw.picture_files import Part, page_html, trace_html, trace_part
 from dashboard.show import show, show_maps
 from tests.cases import each
 
@@ -76,6 +76,28 @@ def test_thumbnails_hold_each_head_in_order():
     np.testing.assert_allclose(
         thumbs(*trace.maps) / 254, [one.weights for one in trace.maps], atol=0.51 / 254
     )
+
+
+def test_a_layer_with_negative_weights_has_a_signed_scale_of_its_own():
+    plain, state = a_map(), replace(a_map(layer=1), state="a gated delta rule", number=2)
+    state.weights[1, 2, 3] = -2.0
+    above = replace(a_map(layer=2), weights=plain.weights * 3)
+    trace = AttentionTrace((plain, state, above), "test")
+    sent, most = payload.thumbnails(trace.maps), float(above.weights.max())
+    assert sent["ends"] == [None, (-2.0, 2.0), (0.0, most)] and sent["high"] == 1.0
+    cells = thumbs(*trace.maps).astype(float)
+    np.testing.assert_allclose(cells[0] / 254, plain.weights, atol=0.51 / 254)
+    np.testing.assert_allclose(cells[1] / 254 * 4 - 2, state.weights, atol=0.51 / 63.5)
+    assert payload.state_lines(trace) == ["L2: a gated delta rule"]
+    assert [payload.is_signed(item) for item in trace.maps] == [False, True, False]
+    one = payload.picture_of(trace, payload.ViewState(1, 1), "one", False, None, None, "").maps[0]
+    assert (one.low, one.high, one.signed, one.noun) == (-2.0, 2.0, True, "weight")
+    grid = payload.picture_of(trace, payload.ViewState(1, 1), "grid", False, None, None, "").maps
+    assert [item.signed for item in grid] == [False] * 3 + [True] * 3 + [False] * 3
+    part = trace_part(trace, "heads")
+    assert [one["negative"] for one in part.data["layers"]] == [False, True, False]
+    blocks = payload.Blocks(np.array([0, 5]), np.array([0, 7]))
+    assert blocks.weights(state.weights, None, "max")[1, 0, 0] == -2.0  # the largest by size
 
 
 @each("shape", [(5, 7), (1, 5, 7), (3, 5, 7), (1, 1, 7)])

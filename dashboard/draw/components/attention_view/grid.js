@@ -5,7 +5,7 @@ import { fromBase64 } from "../lib/bytes.js";
 import { pixels } from "../lib/dom.js";
 import { clamp, write } from "../lib/layout.js";
 import { outline } from "../lib/map.js";
-import { hatch } from "../lib/theme.js";
+import { hatch, lookup } from "../lib/theme.js";
 import { layerNumber } from "./texts.js";
 
 const CORNER = 9.5;
@@ -43,11 +43,13 @@ const thumbY = (box, row) => box.top + row * box.rowPitch;
 /** @param {CanvasRenderingContext2D} ctx @param {AttentionView} view @param {GridBox} box */
 export function drawGrid(ctx, view, box) {
   ctx.imageSmoothingEnabled = false;
+  const signed = lookup(view.theme.signed);
   view.grid.forEach((one, row) => {
+    const table = view.gridInfo.ends?.[row]?.[0] < 0 ? signed : view.theme.table;
     one.heads.forEach((bytes, head) => {
       const x = thumbX(box, head), y = thumbY(box, row);
       if (view.gridMasked) hatch(ctx, view.theme, x, y, box.size, box.size);
-      ctx.drawImage(pixels(one.cols, one.rows, view.theme.table, (k) => thumbShade(bytes[k])), x, y, box.size, box.size);
+      ctx.drawImage(pixels(one.cols, one.rows, table, (k) => thumbShade(bytes[k])), x, y, box.size, box.size);
       outline(ctx, x, y, box.size + 1, box.size + 1, 1, view.theme.hairline);
     });
   });

@@ -130,7 +130,7 @@ function lineStrip(ctx, view, box, i) {
 function lineWeights(ctx, view, box, i, column) {
   const { theme, current: { values, mask, cols } } = view, best = largestOf(view, i);
   ctx.textAlign = "right";
-  write(ctx, theme, view.signed ? "value" : "weight", box.weights, box.y - 14);
+  write(ctx, theme, view.signed && !view.bySize ? "value" : "weight", box.weights, box.y - 14);
   for (let j = view.window.c0; j < view.window.c1; j++) {
     const at = i * cols + j;
     if (mask && !mask[at]) continue;

@@ -73,7 +73,7 @@ export function drawPatches(ctx, /** @type {AttentionView} */ view, /** @type {P
   if (key) outline(ctx, key.x, key.y, key.w, key.h, 1.5, theme.text);
   const rest = first && !queries ? `; ${number(elsewhere)} goes to tokens outside the picture` : "";
   const what = queries ? `The weight of each patch on ${view.keys[column]}` : `${view.queries[picked.i]} attends to`;
-  write(ctx, theme, `${what}: full blue is ${scaleEnd(most)}${rest}`, box.x, box.y - 14, { room: view.width - box.x });
+  write(ctx, theme, `${what}: full ${view.signed ? "colour" : "blue"} is ${scaleEnd(most)}${rest}`, box.x, box.y - 14, { room: view.width - box.x });
 }
 
 /** Whether rows are patches: they alone, or as many as the columns that are. @param {AttentionView} view */

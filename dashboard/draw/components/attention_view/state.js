@@ -20,7 +20,10 @@ export function setCurrent(view) {
 
 /** The ends of the colour scale. @param {AttentionView} view @param {Float32Array} values @returns {[number, number]} */
 export function rangeOf(view, values) {
-  if (view.scale === "unit" && !view.signed) return [0, 1];
+  if (view.scale === "unit" && !view.signed) {
+    const high = values.reduce((largest, value) => (value > largest ? value : largest), 0);
+    return [0, high > 1.0005 ? high : 1];
+  }
   let most = values.reduce((largest, value) => (Math.abs(value) > largest ? Math.abs(value) : largest), 0);
   if (view.scale === "p99.5") {
     const sorted = Float32Array.from(values, Math.abs).sort();

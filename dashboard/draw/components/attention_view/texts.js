@@ -13,7 +13,7 @@ import { isPinned, newestPin, pickedCell, pinnedCells } from "./state.js";
 export const layerNumber = (view, layer) => view.numbers?.[layer] ?? layer;
 const headName = (view, layer, head) => `L${layerNumber(view, layer)}·H${head}`;
 
-const nounOf = (view) => (view.signed ? "value" : "weight");
+const nounOf = (view) => (view.signed && !view.bySize ? "value" : "weight");
 
 /** @param {AttentionView} view */
 export function showTexts(view) {
@@ -22,7 +22,7 @@ export function showTexts(view) {
   const step = film ? frameName(view, view.frameIndex) : "";
   const masked = grid ? "" : maskedRowsText(view);
   const texts = {
-    title: grid ? "" : (view.title ?? headName(view, view.layer, view.head)), caption: view.caption ?? "", masked,
+    title: grid ? "" : (view.title ?? headName(view, view.layer, view.head)) + (view.state ? `, ${view.state}` : ""), caption: view.caption ?? "", masked,
     reads: grid || film ? "" : view.reads + (blockText(view) || pixelText(view)) + thresholdText(view),
     readsUnder: film ? view.reads : "", step: film && step !== "live" ? `step ${step}` : step,
   };
@@ -60,7 +60,7 @@ function showScale(view, hidden) {
   const [low, high] = view.range.map(scaleEnd);
   legend.root.hidden = hidden;
   legend.root.style.paddingLeft = view.box.small ? `${view.box.left}px` : "0";
-  showLegend(legend, view.theme.stops, nounOf(view), low, "", (view.scale === "p99.5" ? "≥ " : "") + high);
+  showLegend(legend, view.theme.stops, nounOf(view), low, view.signed ? "0" : "", (view.scale === "p99.5" ? "≥ " : "") + high);
 }
 
 function blockText(view) {
@@ -112,8 +112,10 @@ function showPins(view, status) {
 function gridText(view) {
   if (view.hoverHead) return headName(view, view.hoverHead.layer, view.hoverHead.head);
   const texts = view.width < 400 ? ["Layers down (0 first), heads across. Tap a head."] : [];
-  const { pooled, high } = view.gridInfo;
+  const { pooled, high, ends } = view.gridInfo;
   if (pooled) texts.push(`Each pixel is a mean over cells; full colour at ${scaleEnd(high)} or more.`);
+  if (view.states?.length) texts.push(`Without softmax: ${view.states.join("; ")}.`);
+  if (ends?.some((end) => end?.[0] < 0)) texts.push("Purple is negative, green positive: full colour at a layer's largest.");
   return texts.join(" ");
 }
 

@@ -22,6 +22,7 @@ export interface AttentionView extends Pointed, MapView {
   rowSlider: string | null; // the key of a native slider over the queries
   showChoice: { key: string; values: AttentionView["show"][] } | null;
   pinLists: [string, string] | null; // the keys of native lists of the queries and keys
+  states?: string[]; // layers without softmax, in the grid
   scale: "unit" | "largest" | "p99.5";
   width: number;
   turn: number;

@@ -25,14 +25,14 @@ export function pooled(view, rows, cols) {
 
 function pool(view, top, bottom, left, right) {
   const { values, mask, cols } = view.current;
-  let sum = 0, count = 0, most = -Infinity;
+  let sum = 0, count = 0, most = 0; // by size
   for (let i = top; i < bottom; i++) {
     for (let j = left; j < right; j++) {
       if (mask && !mask[i * cols + j]) continue;
       const value = visibleValue(view, values[i * cols + j]);
       sum += value;
       count++;
-      if (value > most) most = value;
+      if (Math.abs(value) > Math.abs(most)) most = value;
     }
   }
   return !count ? NaN : view.pool === "max" ? most : sum / count;

@@ -3,7 +3,11 @@
 /** @import { MapView } from "./types" */
 import { number, ordinal, shareText } from "./numbers.js";
 
-const rankText = (rank) => (rank === 1 ? "largest" : `${ordinal(rank)} largest`);
+const rankText = (view, rank) => (rank === 1 ? "largest" : `${ordinal(rank)} largest`) + (view.bySize ? " by size" : "");
+
+/** What cells are ordered by: of weights that may be negative their size. @param {MapView} view @param {number} value */
+const sizeOf = (view, value) => (view.bySize ? Math.abs(value) : value);
+
 const keysText = (n) => (n === 1 ? "1 key" : `${n} keys`);
 
 /** The value of a cell, 0 where it is masked. @param {MapView} view */
@@ -16,7 +20,7 @@ export function cellValue({ current: { values, mask, cols } }, i, j) {
 export function readCell(view, i, j) {
   const cell = cellValue(view, i, j);
   const row = rowOf(view, i).filter((other) => !other.masked);
-  const rank = cell.masked ? 0 : 1 + row.filter((other) => other.value > cell.value).length;
+  const rank = cell.masked ? 0 : 1 + row.filter((other) => sizeOf(view, other.value) > sizeOf(view, cell.value)).length;
   return { ...cell, rank, visible: row.length };
 }
 
@@ -25,7 +29,7 @@ const rowOf = (view, i) => Array.from({ length: view.current.cols }, (_, j) => c
 
 /** A row's cells, largest first, masked ones last. @param {MapView} view */
 export const sortedRow = (view, i) =>
-  rowOf(view, i).sort((a, b) => Number(a.masked) - Number(b.masked) || b.value - a.value || a.j - b.j);
+  rowOf(view, i).sort((a, b) => Number(a.masked) - Number(b.masked) || sizeOf(view, b.value) - sizeOf(view, a.value) || a.j - b.j);
 
 /** The column of a row's largest value, 0 where all are masked. @param {MapView} view */
 export function largestOf(view, i) {
@@ -33,7 +37,8 @@ export function largestOf(view, i) {
   let best = 0, most = -Infinity;
   for (let j = 0; j < cols; j++) {
     if (mask && !mask[i * cols + j]) continue;
-    if (values[i * cols + j] > most) [best, most] = [j, values[i * cols + j]];
+    const size = sizeOf(view, values[i * cols + j]);
+    if (size > most) [best, most] = [j, size];
   }
   return best;
 }
@@ -62,7 +67,7 @@ export function spoken(view, i, j) {
   const cell = readCell(view, i, j);
   const pair = `${view.queries[i]} to ${view.keys[j]}`;
   if (cell.masked) return cell.visible ? `${pair}, masked` : `${view.queries[i]} sees no key: its output is 0`;
-  return `${pair}, ${cellText(view, cell.value)}, ${rankText(cell.rank)} of ${cell.visible}`;
+  return `${pair}, ${cellText(view, cell.value)}, ${rankText(view, cell.rank)} of ${cell.visible}`;
 }
 
 /** The tooltip: a title, a lead, what follows it, a last line. @param {MapView} view @param {string} noun what a cell holds */
@@ -74,6 +79,6 @@ export function tipLines(view, i, j, noun) {
   const all = !view.edges;
   const keys = noun === "weight" ? keysText(cell.visible) : `${cell.visible} in its row`;
   const company = all ? keys : `${cell.visible} in sight`;
-  const uniform = noun === "weight" && !view.signed && all ? `uniform would be ${number(1 / cell.visible)}` : "";
-  return [title, `${noun} ${cellText(view, cell.value)}`, ` · ${rankText(cell.rank)} of ${company}`, uniform];
+  const uniform = noun === "weight" && !view.signed && !view.state && all ? `uniform would be ${number(1 / cell.visible)}` : "";
+  return [title, `${noun} ${cellText(view, cell.value)}`, ` · ${rankText(view, cell.rank)} of ${company}`, uniform];
 }

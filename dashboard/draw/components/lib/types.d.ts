@@ -77,6 +77,8 @@ export interface MapView {
   threshold?: number;
   numbers?: boolean; // written into large cells
   signed?: boolean;
+  bySize?: boolean; // weights that may be negative are ordered by size
+  state?: string; // what a layer without softmax is
   edges?: Edges | null;
   absent?: string | null;
   name?: string;

@@ -27,31 +27,36 @@ function gridOf({ layers, signed }) {
   const values = layers.map((one) => unpack(one.values));
   const largest = (all) => all.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
   const high = (signed && Math.max(...values.map(largest))) || 1, low = signed ? -high : 0;
+  const ends = layers.map(({ negative }, k) => {
+    const most = largest(values[k]);
+    return negative ? [-most, most] : !signed && most > 1.0005 ? [0, most] : null;
+  });
   const bytes = layers.map(({ mask, rows, cols }, k) => {
     const size = rows * cols, masks = unpackBits(mask, size);
     const shown = (at) => !masks || masks[masks.length > 1 ? Math.floor(at / size) : 0][at % size];
-    const level = (value) => Math.round(Math.min(1, Math.max(0, (value - low) / (high - low))) * 254);
+    const [from, to] = ends[k] ?? [low, high];
+    const level = (value) => Math.round(Math.min(1, Math.max(0, (value - from) / (to - from))) * 254);
     return Uint8Array.from(values[k], (value, at) => (shown(at) ? level(value) : 255));
   });
   const whole = new Uint8Array(bytes.reduce((sum, one) => sum + one.length, 0));
   bytes.reduce((at, one) => (whole.set(one, at), at + one.length), 0);
   return { shapes: layers.map(({ heads, rows, cols }) => [heads, rows, cols]), layers: layers.map((_, k) => k),
-           pooled: false, low, high, bytes: base64(whole) };
+           pooled: false, low, high, ends, bytes: base64(whole) };
 }
 
 /** All heads, and below them the picked one. */
 function showTrace(parent, { name, root, data }) {
-  const { layers, numbers, signed, query } = data, state = { layer: data.layer, head: data.head, pin: null, turn: 0 };
+  const { layers, numbers, signed, query, states } = data, state = { layer: data.layer, head: data.head, pin: null, turn: 0 };
   const several = layers.length > 1 || layers[0].heads > 1;
   const drawGrid = several && place(parent, name, root), drawOne = place(parent, name, root), grid = several && gridOf(data);
   const label = ({ layer, head }) => `L${numbers[layer]}·H${head}`;
   function draw() {
     const { layer, head, pin, turn } = state, one = layers[layer], { queries, keys, heads, rows, cols, values, mask } = one;
-    const shared = { layer, head, frame: null, numbers, pins: pin ? [pin] : [], heads, queries, keys, signed, turn,
+    const shared = { layer, head, frame: null, numbers, pins: pin ? [pin] : [], heads, queries, keys, turn, states, state: one.state,
                      query: query < rows ? query : null, scale: "unit", pool: "mean", threshold: 0, patches: null, several: false, live: false,
                      caption: null, reads: one.reads, fact: `Attention weights of head ${label(state)}` };
-    if (several) drawGrid({ ...shared, layout: "grid", show: "both", grid, roles: [], title: null, height: null, thumb: 34 }, take);
-    drawOne({ ...shared, layout: "one", show: "both", title: label(state), height: 560, thumb: 34, part: null,
+    if (several) drawGrid({ ...shared, signed, layout: "grid", show: "both", grid, roles: [], title: null, height: null, thumb: 34 }, take);
+    drawOne({ ...shared, signed: signed || one.negative, bySize: one.negative, layout: "one", show: "both", title: null, height: 560, thumb: 34, part: null,
               one: { heads: Array.from({ length: heads }, (_, k) => k), rows, cols, edges: null, values, mask } }, take);
   }
   function take(field, { value, turn }) {
