@@ -125,6 +125,14 @@ SINGLE: tuple[Hit, ...] = (
         {"mechanisms:axis": "position", "mechanisms:position": "formula"},
     ),
     (
+        "Mamba, RWKV, hybrids: layers without softmax",
+        "See what each token reads of the earlier ones in a state layer.",
+        "state space model SSM hybrid linear attention gated delta rule DeltaNet KDA Qwen3-Next Jamba Falcon-H1 xLSTM "
+        "recurrent Gemma Griffin lightning short convolution LFM2 negative weights",
+        "pretrained",
+        {},
+    ),
+    (
         "Two models, one text",
         "Compare the heads of two pretrained models.",
         "compare two models side by side difference",

@@ -105,6 +105,8 @@ def explore(ref: lab.ModelRef) -> None:
     if (circuits := measure(ref)) is None:
         return
     controls, picked = draw_controls(ref, circuits)
+    if missing := draw.missing_layers(circuits):
+        st.caption(missing)
     head, has_tokens = picked.head, circuits.has_tokens(picked.head[0])
     values = lab.study_of(study.singular_values, ref, head, given=WEIGHTS)
     results: dict[str, Any] = {"singular": values}

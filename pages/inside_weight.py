@@ -44,6 +44,8 @@ def explore(chosen: lab.ModelChoice) -> None:
     grid = st.grid(4 if len(reading.trace.kinds) > 1 else 3, min_column_width=105)
     controls = Controls.draw("kind", into=grid, reading=reading)
     cell = controls.pick(chosen, grid)
+    if cell is None:
+        return
     layers = lab.study_of(layer_attentions, chosen.ref, chosen.inputs)
     layer = layers[controls.kind, cell.layer]
     one = lab.computed(break_down_weight, layer, cell.head, cell.query, cell.key)

@@ -5,6 +5,7 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
+import numpy as np
 import streamlit as st
 
 import dashboard.page as lab
@@ -392,7 +393,7 @@ def attention(probe: Probe, state: str, only: tuple[str, int] | None = None) -> 
     if not rows:
         lab.caption(f"{lab.plain(state)} has no attention.")
         return
-    rows.sort(key=lambda row: -float(row[0].max()))
+    rows.sort(key=lambda row: -float(np.abs(row[0]).max()))
     weights, item, head = rows[0]
     name = (
         state
@@ -407,16 +408,19 @@ def attention(probe: Probe, state: str, only: tuple[str, int] | None = None) -> 
             [
                 f"{item.layer_name}·H{head}",
                 *[lab.KINDS[item.kind].lower()] * several,
-                f"{item.keys[weights.argmax()]} ({weights.argmax()})",
-                lab.number(float(weights.max())),
+                f"{item.keys[at]} ({at})",
+                lab.number(float(weights[at])),
             ]
             for weights, item, head in rows
+            for at in [int(np.abs(weights).argmax())]
         ],
         caption=f"The heads of {state}",
         left=2 + several,
         markers=False,
     )
-    lab.weight_link(probe.choice, item.kind, (item.layer, head), (position, int(weights.argmax())))
+    lab.weight_link(
+        probe.choice, item.kind, (item.layer, head), (position, int(np.abs(weights).argmax()))
+    )
 
 
 # The view Who wrote it: the answer's logit as a sum of what each part wrote.

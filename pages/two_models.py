@@ -233,8 +233,6 @@ def section(
             texts, cells = studied, [draw.effects_cell(source, direction, effects)]
             with lab.picture("two_models"):
                 _draw_effects(ref, source, effects, direction)
-            if choice.reading.note:  # such as which layers hold no attention
-                lab.caption(lab.plain(choice.reading.note))
     lab.try_this("two_models", tries())
     lab.details(
         "How parts are patched: source",
@@ -392,7 +390,9 @@ def _view(choice: lab.ModelChoice) -> None:
             (choice.ref, choice.inputs, mode, *second, comparison.kind),
         )
         with _maps(sides, comparison, head, pin):
-            st.caption(draw.conditions(sides, comparison, mode))
+            notes = dict.fromkeys(side.reading.note for side in sides)
+            about = draw.conditions(sides, comparison, mode)
+            st.caption(" ".join([about, *map(lab.plain, filter(None, notes))]))
         texts, cells = None, draw.cells(comparison, head)
         if mode == "texts" and model.reads_text:
             texts, more = section(choice, replace(choice.inputs, text=second[1].text))

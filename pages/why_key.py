@@ -52,6 +52,8 @@ def explore(chosen: lab.ModelChoice) -> None:
     grid = right.grid(2, min_column_width=105)
     controls = Controls.draw("kind", into=grid, reading=reading)
     cell = controls.pick(chosen, grid)
+    if cell is None:
+        return
     item, head = controls.trace.map(cell.layer), controls.trace.name((cell.layer, cell.head))
     keys = lab.numbered(item.keys)
     names = lab.numbered(item.queries)

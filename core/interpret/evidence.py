@@ -730,7 +730,9 @@ def telling_cell(reading: Reading, trace: AttentionTrace, head: Head | None = No
     if not eligible.any():
         eligible = np.ones_like(eligible)
     distances = [
-        np.where(eligible, np.abs(item.shares - TARGET_WEIGHT), 1.0) for item in trace.maps
+        # a layer without softmax has no queries and keys
+        np.where(eligible, np.abs(item.shares - TARGET_WEIGHT), 1.0) + bool(item.state)
+        for item in trace.maps
     ]
     if head is None and trace.source == MINILM:
         head = COREFERENCE

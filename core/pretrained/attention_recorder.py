@@ -837,7 +837,11 @@ def state_note(model: Any, calls: Sequence[AttentionCall]) -> str | None:
         if any(call.mean for call in calls)
         else ""
     )
-    return f"Layers without softmax ({which}) have weights that may be negative, in rows that do not sum to 1.{means}"
+    return (
+        f"Layers without softmax ({which}) have weights that may be negative, in rows that do not sum to 1: roles, "
+        "rollout, flow and similar heads count them by size, |w| / Σ|w|. Their gates and norms come after these "
+        f"weights.{means}"
+    )
 
 
 def _passes(names: Sequence[str]) -> str:

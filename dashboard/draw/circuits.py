@@ -313,6 +313,17 @@ def equations(
     return tuple(line for line in lines if line)
 
 
+def missing_layers(circuits: Circuits) -> str:
+    """Which layers below the last attention have no such matrices, in a sentence; empty where all have them."""
+    numbers = {one.number for one in circuits.heads}
+    missing = [f"L{one}" for one in range(max(numbers)) if one not in numbers]
+    return (
+        f"Not here: {', '.join(missing)}. They have no softmax of queries and keys, whose matrices this page reads."
+        if missing
+        else ""
+    )
+
+
 def conditions(circuits: Circuits, name: str, row: int) -> str:
     one, tables, has_tokens = circuits.heads[row], circuits.vocabularies, circuits.has_tokens(row)
     unread = (

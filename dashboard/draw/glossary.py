@@ -432,6 +432,14 @@ TERMS: tuple[Term, ...] = (
         "divided by the sum.",
         "normalizers",
     ),
+    Term(
+        "state layer",
+        "A layer without softmax: it keeps a state of fixed size in place of the keys and values of all tokens, as Mamba, "
+        "RWKV and gated delta rules do. A hybrid model has such layers beside attention. How much each token reads of "
+        "each earlier one is still a matrix, whose weights may be negative.",
+        "pretrained",
+        ("state layers",),
+    ),
     Term("std", "Standard deviation: how far values usually lie from their mean.", "sweeps"),
     Term(
         "teacher forcing",

@@ -44,7 +44,7 @@ from core.pretrained import (
 )
 from core.settings import settings
 from core.tasks import grammar
-from dashboard.draw.attention_view import Pair, settled, stores
+from dashboard.draw.attention_view import Pair, settled, state_lines, stores
 from dashboard.draw.components import describe
 from dashboard.draw.figures import CATEGORIES, PICKED, Spec, text_on
 from dashboard.draw.formats import byte_size, number, plain
@@ -1231,6 +1231,7 @@ class WeightFields(Fields):
         return {
             head_name(layer, head): (layer, head)
             for layer, item in enumerate(self.trace.maps)
+            if not item.state  # which has no queries and keys
             for head in range(len(item.weights))
         }
 
@@ -1244,11 +1245,19 @@ class WeightFields(Fields):
         write_pair("head", now.heads[now.head])
         write_pair("cell", (now.query, now.key))
 
-    def pick(self, chosen: ModelChoice, into: Any) -> Cell:
-        """The cell of the link, of a press in the page's map, which wins, or the most telling one; draw the lists."""
+    def pick(self, chosen: ModelChoice, into: Any) -> Cell | None:
+        """The cell of the link, of a press in the page's map, which wins, or the most telling one; draw the lists.
+
+        Layers without softmax are named and left out; None where there is no other.
+        """
         ref, kind, trace = chosen.ref, self.kind, self.trace
+        left_out = f"Left out, as they have no softmax of queries and keys: {'; '.join(state_lines(trace))}."
+        if not self.heads:
+            st.info(plain(f"{left_out} Take a model with attention."))
+            return None
         shape, key = trace.maps[0].weights.shape[1:], f"{self.page_key}:map"
-        usual = telling_cell(self.reading, trace, current_head_of(ref, kind, trace.shape))
+        head = current_head_of(ref, kind, trace.shape)
+        usual = telling_cell(self.reading, trace, head if head in self.heads.values() else None)
         heads = {head: (kind, head) for head in self.heads.values()}
         linked = self.shown.shown((ref, kind), ref, heads, usual.at[0])
         pair = self.cell.pinned((shape[0], shape[1]), (ref, chosen.inputs, kind)) or usual.at[1]
@@ -1261,6 +1270,8 @@ class WeightFields(Fields):
         self.cell.pin(cell.at[1])
         self.set(head=head_name(*cell.at[0]), query=cell.query, key=cell.key)
         self.draw_more("head", "query", "key", into=into)
+        if any(item.state for item in trace.maps):
+            st.caption(plain(left_out))
         return cell
 
 
@@ -1273,9 +1284,19 @@ def weight_link(
 ) -> None:
     """Draw links to this weight on the pages of one weight.
 
-    None for a sink, for arrays, and for families that cannot be recorded.
+    None for a sink, for arrays, and for families that cannot be recorded. Of a layer without softmax it says what such
+    a weight is, and why there is no link.
     """
     rows, columns = chosen.reading.lines(kind)
+    item = chosen.reading.trace.of(kind).map(head[0])
+    if item.state:
+        st.caption(
+            plain(
+                f"{item.layer_name} is {item.state}, without softmax: a weight is how much of the key's value the layer's "
+                f"state gives to the query, with its sign. It has no queries and keys, which {step_of(pages[0]).title} takes apart."
+            )
+        )
+        return
     if chosen.pretrained is None or not chosen.pretrained.recordable or cell[1] >= len(columns):
         return
     for step in map(step_of, pages):

@@ -1,0 +1,84 @@
+"""Models with layers without softmax, a hybrid and one of nothing else, on every page that draws a model's maps."""
+
+import numpy as np
+import pytest
+import torch
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+from core.pretrained import ModelInputs, load_folder, read
+from dashboard.draw.formats import share_text
+from dashboard.fields.model import MODEL
+from tests.cases import each
+from tests.pages.app import assert_script, everything, open_at, page_html, pictures_of
+from tests.tiny_architectures import class_of, shrunk
+from tests.tiny_models import SENTENCE, ids_of, tokenizer, uneven
+
+HYBRID, STATE = "qwen3_next", "mamba"
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """A folder with each of both models, whose weights are random."""
+    root, reader = tmp_path_factory.mktemp("state"), tokenizer("bytes")
+    for family in (HYBRID, STATE):
+        kind = class_of(family)
+        torch.manual_seed(1)
+        model = kind(shrunk(CONFIG_MAPPING[family], ids_of(reader, kind.__name__)))
+        uneven(model.eval(), 1).save_pretrained(root / family)
+        reader.save_pretrained(root / family)
+    return root
+
+
+@pytest.fixture
+def opened(folders, monkeypatch):
+    monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
+    return lambda page, family, **link: open_at(page, **{MODEL: str(folders / family)}, **link)
+
+
+WHICH = {
+    HYBRID: "(L0–1, 3: a gated delta rule)",
+    STATE: "(L0–1: a selective state space (Mamba))",
+}
+
+
+@each("family", (HYBRID, STATE))
+@each("page", ("pretrained", "evidence", "head_roles", "two_models", "generate"))
+def test_a_page_says_which_layers_have_no_softmax(page, family, opened):
+    text = everything(opened(page, family))
+    assert WHICH[family] in text and "may be negative" in text and "|w| / Σ|w|" in text
+
+
+@each("family", (HYBRID, STATE))
+@each("page", ("corpus", "lens", "why"))
+def test_a_page_opens(page, family, opened):
+    assert everything(opened(page, family))
+
+
+def test_a_state_head_is_drawn_with_its_sign(opened, folders):
+    weights = read(load_folder(folders / HYBRID, ""), ModelInputs(SENTENCE)).trace.head(0, 1)
+    row, key = np.unravel_index(weights.argmin(), weights.shape)
+    app = opened("pretrained", HYBRID, head="0.1", pin=f"{row}.{key}")
+    text, taken = everything(app), share_text(weights.min())
+    assert taken[0] == "−" and f"takes {taken} from" in text
+    assert "the mean size of the weights in its row is" in text
+    assert "L0 is a gated delta rule, without softmax: a weight is how much of the" in text
+    sent = " ".join(one.proto.json for one in app.get("bidi_component"))
+    assert "L0, L1, L3: a gated delta rule" in sent and '"bySize": true' in sent
+    pictures = pictures_of(app)
+    grid, one = (pictures[f"pretrained:{name}"].maps for name in ("grid", "head"))
+    signs = [True, True, False, True, False]  # of five layers of four heads
+    assert [item.signed for item in grid] == [sign for sign in signs for _ in range(4)]
+    assert one[0].signed and one[0].low == -one[0].high
+    assert b"a gated delta rule" in page_html(app, "pretrained")
+    assert_script(app)
+
+
+def test_pages_of_queries_and_keys_name_what_they_leave_out(opened):
+    for head, shown in (("0.1", "In head L"), ("2.0", "In head L2·H0")):
+        app = opened("inside_weight", HYBRID, head=head)  # that of a state layer opens another
+        text, heads = everything(app), app.selectbox(key="inside_weight:head").options
+        assert "Left out, as they have no softmax of queries and keys: L0, L1, L3: a gated" in text
+        assert shown in text and {name[:2] for name in heads} == {"L2", "L4"}
+    assert "Not here: L0, L1, L3." in everything(opened("circuits", HYBRID))
+    assert "Take a model with attention." in everything(opened("inside_weight", STATE))
+    assert "has no attention whose matrices can be read" in everything(opened("circuits", STATE))
