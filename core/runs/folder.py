@@ -38,7 +38,13 @@ from core.files import (
     write_atomically,
 )
 
-JOBS = ("finetune", "corpus", "pairs", "claim", "config")  # what a run is, by its settings' name in run.json
+JOBS = (
+    "finetune",
+    "corpus",
+    "pairs",
+    "claim",
+    "config",
+)  # what a run is, by its settings' name in run.json
 UNDER_WAY = ("queued", "starting", "running")
 ENDED = ("finished", "stopped", "paused", "failed")
 # the longer one cannot be guessed

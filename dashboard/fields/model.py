@@ -1293,7 +1293,7 @@ def weight_link(
         st.caption(
             plain(
                 f"{item.layer_name} is {item.state}, without softmax: a weight is how much of the key's value the layer's "
-                f"state gives to the query, with its sign. It has no queries and keys, which {step_of(pages[0]).title} takes apart."
+                f"state gives to the query, with its sign. It has no queries and keys to take apart."
             )
         )
         return
