@@ -78,7 +78,8 @@ WORDS = {
     "inside_weight": "why is this attention weight large q k product",
     "why_key": "why does it look at attribution of a score sources composition residual stream contribution decompose QK",
     "head_roles": "previous token pattern what does a head do learn look at",
-    "circuits": "OV QK circuit copying head copies a word composition induction interpretability",
+    "circuits": "OV QK circuit copying head copies a word composition induction interpretability path patching edge "
+    "attribution EAP-IG circuit discovery IOI",
     "corpus": "statistics many texts",
     "evidence": "evidence attention explanation explain importance ablation patching gradient saliency rollout remove head "
     "zero mean resample resampling direct effect logit difference KL",

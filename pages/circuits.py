@@ -1,16 +1,20 @@
 """What a head can do: its OV and QK circuits and its composition with earlier heads, from the weights alone."""
 
 from collections.abc import Sequence
-from functools import partial
+from dataclasses import replace
+from functools import cache, partial
 from types import ModuleType
 from typing import Any, NamedTuple
 
+import numpy as np
 import streamlit as st
 
 import dashboard.page as lab
-from core.interpret import circuits as study
+from core.interpret import circuits as study, paths as study_paths
+from core.interpret.evidence import Baseline, Question
+from core.interpret.paths import Paths
 from core.interpret.trace import STREAMS, Head
-from core.pretrained import PretrainedError
+from core.pretrained import ModelInputs, PretrainedError
 from dashboard.draw import circuits as draw
 
 MEASURED = (
@@ -61,6 +65,39 @@ class Controls(lab.Fields, page="circuits"):
         "it does at this token, as a key and as a query.",
     )
     of = lab.SessionValue[lab.ModelRef | None](None)  # the model that the head belongs to
+    baseline: Baseline
+    drawn: tuple[str, ...]  # the names of the edges that were measured
+    first: str
+    text_a = lab.Text(
+        "Text A",
+        lambda c: draw.texts(c.ref.name)[0],
+        key=lambda c: f"text_a:{c.ref.name}",
+        help="Its answer is followed: how far it leads the answer to text B.",
+    )
+    text_b = lab.Text(
+        "Text B",
+        lambda c: draw.texts(c.ref.name)[1],
+        key=lambda c: f"text_b:{c.ref.name}",
+        help="What a part makes of this text takes the place of what it makes of text A. Both have equally many tokens.",
+    )
+    answer_a = lab.OutputField("Answer of text A", part="answer:A")
+    answer_b = lab.OutputField("Answer of text B", part="answer:B")
+    paths = lab.Number[int](
+        "Edges",
+        12,
+        1,
+        60,
+        slider=True,
+        also=lambda c: {"width": lab.room(200)},
+        help="How many edges are drawn: those with the largest estimates. What is drawn is measured.",
+    )
+    edge = lab.Select[str](
+        "Edge to read",
+        lambda c: c.drawn,
+        lambda c: c.first,
+        also=lambda c: {"width": lab.room(240)},
+        help="You can also click an edge in the graph.",
+    )
 
 
 class Picked(NamedTuple):
@@ -142,6 +179,8 @@ def explore(ref: lab.ModelRef) -> None:
     else:
         results["scores"] = lab.computed(study.pair_scores, circuits, kind)
         compositions(controls, kind, head)
+    if (paths := paths_section(ref)) is not None:
+        results["paths"] = paths
     with lab.settings_panel("Equations, and what is left out"):
         for line in draw.equations(circuits, head, circuits.best_into(head)):
             st.latex(line, width="content")
@@ -153,7 +192,7 @@ def explore(ref: lab.ModelRef) -> None:
         carriers = results["carriers"] = lab.study_of(study.carriers, ref)
         lab.paragraph(draw.carriers_text(circuits, carriers))
     results = {name: one for name, one in results.items() if one is not None}
-    stories = [TOKENS[name] for name in TOKENS if name in results]
+    stories = [STORIES[name] for name in STORIES if name in results]
     if kind is not None:
         stories.append(
             lab.Cell("The strongest pairs of heads.", PAIRS.format(kind, controls.edges))
@@ -166,13 +205,18 @@ def explore(ref: lab.ModelRef) -> None:
             lab.sources,
             "Circuits, copying score and composition: "
             "[Elhage et al. 2021](https://transformer-circuits.pub/2021/framework/index.html). "
-            "Effective rank: [Roy and Vetterli 2007](https://infoscience.epfl.ch/record/110188).",
+            "Effective rank: [Roy and Vetterli 2007](https://infoscience.epfl.ch/record/110188). "
+            "Path patching: [Wang et al. 2023](https://arxiv.org/abs/2211.00593), "
+            "[Goldowsky-Dill et al. 2023](https://arxiv.org/abs/2304.05969). "
+            "EAP-IG: [Hanna et al. 2024](https://arxiv.org/abs/2403.17806).",
             study.read_heads,
             study.fold_gain,
             study.thin_svd,
             study.Composer,
             study.copying_scores,
             study.effective_rank,
+            study_paths.measure_edges,
+            study_paths.estimate_edges,
         ),
         "circuits:source",
     )
@@ -190,7 +234,7 @@ def every_head(
         pickable(column, chart, f"circuits:{unit.split()[0]}", controls, alt)
 
 
-TOKENS = {
+STORIES = {
     "moves": lab.Cell(
         "The tokens that attending to it raises most.",
         "print('raises', *(token for token, _ in moves.most))\n",
@@ -198,6 +242,10 @@ TOKENS = {
     "seeks": lab.Cell(
         "The keys that its query matches most.",
         "print('matches', *(token for token, _ in seeks.most))\n",
+    ),
+    "paths": lab.Cell(
+        "The edges that change the answer's lead most, measured.",
+        "for edge, effect in paths.measured.items():\n    print(f'{edge.name}: {-effect:+.2f}')\n",
     ),
 }
 PAIRS = """
@@ -270,6 +318,93 @@ def compositions(controls: Controls, kind: study.CompositionKind, head: Head) ->
     lab.add("circuits:pairs", lambda: lab.TablePicture(title, draw.PAIRS, rows))
     lab.fact(draw.edges_fact(circuits, kind))
     lab.caption(draw.drawn_lines(circuits, kind, controls.edges))
+
+
+def paths_section(ref: lab.ModelRef) -> Paths | None:
+    """Draw which edges carry the difference between two texts; None where that is not known, or not yet."""
+    st.markdown("## Which path an answer takes")
+    model = lab.load_model(ref)
+    if not model.reads_text or model.head in ("none", "seq2seq"):
+        lab.caption(
+            "Paths are followed in a model that reads a text and writes. Take one such as writer or GPT-2."
+        )
+        return None
+    with lab.input_errors():
+        with st.container(horizontal=True):
+            controls = Controls.draw("text_a", "text_b", into=lab.HERE, ref=ref)
+        texts = ModelInputs(controls.text_a), ModelInputs(controls.text_b)
+        row = st.container(horizontal=True, vertical_alignment="bottom")
+        with row:
+            answers = tuple(
+                Controls.draw(
+                    name, into=lab.HERE, ref=ref, baseline=lab.baseline_of(ref, Question(one))
+                )[name]
+                for name, one in zip(("answer_a", "answer_b"), texts, strict=True)
+            )
+            count = Controls.draw("paths", into=lab.HERE).paths
+        about = ref, *texts, answers
+        listed = lab.study_of(study_paths.list_edges, *about)
+        change = cache(lambda: study_paths.change_texts(model, *texts, answers))
+        steps = lab.measure_with_progress(
+            "circuits:gradients",
+            about,
+            range(1, study_paths.STEPS + 1),
+            lambda step: study_paths.estimate_step(change(), step),
+            "gradients",
+        )
+        if len(steps) < study_paths.STEPS:
+            return None
+        paths = replace(listed, estimates=np.mean([*steps.values()], 0))
+        exact = lab.measure_with_progress(
+            "circuits:exact",
+            about,
+            list(paths.strongest(max(count, study_paths.EXACT))),
+            lambda edge: study_paths.measure_edges(change(), [edge])[0],
+            "edges",
+        )
+        if not exact:
+            return None
+        paths = replace(paths, exact=np.array([*exact.values()]))
+        draw_paths(paths, count, row)
+        return lab.recorded(study_paths.find_paths, (*about, len(exact)), paths)
+    return None
+
+
+def draw_paths(paths: Paths, count: int, row: lab.Place) -> None:
+    """Draw the graph of the strongest edges, and what the one that is picked in the row carries."""
+    names = {edge.name: edge for edge in list(paths.measured)[:count]}
+    first = next(
+        (edge.name for edge in paths.between_heads if edge.name in names), next(iter(names))
+    )
+
+    def pick() -> None:
+        if point := lab.pressed_point("circuits:paths_graph"):
+            Controls.set(edge=point["name"])
+
+    picked = names[Controls.draw("edge", into=row, drawn=tuple(names), first=first).edge]
+    lab.draw_chart(
+        st,
+        draw.path_graph(paths, count, picked, lab.theme()),
+        key="circuits:paths_graph",
+        alt="The parts of the model by layer, connected where one carries the difference between two texts to another",
+        heading="From which part to which the difference between the texts runs",
+        selection_mode=[lab.PICKED],
+        on_select=pick,
+    )
+    lab.fact(draw.path_fact(paths, picked))
+    lab.paragraph(draw.between_heads_text(paths))
+    lab.caption(draw.paths_text(paths))
+    lab.details(
+        f"The {len(paths.exact)} edges that were measured",
+        partial(
+            lab.table,
+            ["edge", "change of the lead", "share of the whole", "estimate"],
+            draw.path_rows(paths),
+            caption="Measured edges, the largest first",
+            markers=False,
+        ),
+        "circuits:measured_edges",
+    )
 
 
 def pickable(

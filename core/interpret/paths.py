@@ -30,8 +30,7 @@ from core.interpret.patching import (
     read_outputs,
     rerun_rows,
 )
-from core.interpret.score_sources import Source
-from core.interpret.trace import to_numpy
+from core.interpret.trace import head_name, to_numpy
 from core.models.base import hooked
 from core.pretrained import (
     AttentionCall,
@@ -49,17 +48,36 @@ By = Literal["Q", "K", "V", ""]
 QKV: tuple[By, ...] = ("Q", "K", "V")
 STEPS = 5  # between the two texts
 EXACT = 20  # edges, the strongest by their estimates, that are measured beside them
-LEAST, SHARE = 0.5, 0.1  # logits, and of the gap: from where an edge stands out
+LOGITS, SHARE = 0.5, 0.1  # logits, and of the gap: from where an edge stands out
 CLOSE = 1e-3  # of the stream: how far the sum of what was written may be from it
-ANSWER = Source("answer")
+
+
+@dataclass(frozen=True)
+class Node:
+    """What writes or reads: the embedding, a head or a feed-forward network of a layer (the model's number), the answer."""
+
+    part: Literal["embedding", "head", "feed-forward", "answer"]
+    layer: int | None = None
+    head: int | None = None
+
+    @property
+    def name(self) -> str:
+        if self.layer is None:
+            return self.part
+        return (
+            f"L{self.layer} {self.part}" if self.head is None else head_name(self.layer, self.head)
+        )
+
+
+ANSWER = Node("answer")
 
 
 @dataclass(frozen=True)
 class PathEdge:
     """A sender, a receiver, and what the receiver reads the sender by: a head its Q, K or V, others all ("")."""
 
-    sender: Source
-    receiver: Source
+    sender: Node
+    receiver: Node
     by: By = ""
 
     @property
@@ -84,29 +102,29 @@ class Stream:
     baseline: Baseline
     calls: list[AttentionCall]
     numbers: list[int]
-    senders: list[Source]
+    senders: list[Node]
     writes: Float[Tensor, "N T C"]
     read: dict[str, tuple[Tensor, int]]
-    norms: dict[Source, str]
-    networks: dict[Source, str]
+    norms: dict[Node, str]
+    networks: dict[Node, str]
     first: str  # the first layer's module
 
     @cached_property
-    def receivers(self) -> list[tuple[Source, By]]:
+    def receivers(self) -> list[tuple[Node, By]]:
         """All receivers, in the order in which they run."""
-        listed = list[tuple[Source, By]]()
+        listed = list[tuple[Node, By]]()
         for number, call in zip(self.numbers, self.calls, strict=True):
             heads = range(call.replaceable.shape[2])
-            listed += [(Source("head", number, head), by) for head in heads for by in QKV]
-            if (network := Source("feed-forward", number)) in self.networks:
+            listed += [(Node("head", number, head), by) for head in heads for by in QKV]
+            if (network := Node("feed-forward", number)) in self.networks:
                 listed.append((network, ""))
         return [*listed, (ANSWER, "")]
 
-    def norm(self, receiver: Source) -> str:
+    def norm(self, receiver: Node) -> str:
         """The name of the norm that a receiver reads by."""
-        return self.norms[Source("head", receiver.layer) if receiver.part == "head" else receiver]
+        return self.norms[Node("head", receiver.layer) if receiver.part == "head" else receiver]
 
-    def count(self, receiver: Source) -> int:
+    def count(self, receiver: Node) -> int:
         """How many of the senders a receiver reads."""
         return self.read[self.norm(receiver)][1]
 
@@ -134,7 +152,7 @@ def read_stream(baseline: Baseline) -> Stream:
     def enter(module: Any, args: tuple[Any, ...], options: dict[str, Any]) -> None:
         inputs[module] = args[0] if args else options["hidden_states"]
 
-    def given(index: int, *qkv: Tensor) -> Sequence[Tensor]:
+    def change_qkv(index: int, *qkv: Tensor) -> Sequence[Tensor]:
         entered.append(index)
         return qkv
 
@@ -146,7 +164,10 @@ def read_stream(baseline: Baseline) -> Stream:
         hooked(one.register_forward_pre_hook(enter, with_kwargs=True) for one in readers),
     ):
         forward(
-            pretrained, baseline.batch, hooks=read_outputs(model, written, outputs), given=given
+            pretrained,
+            baseline.batch,
+            hooks=read_outputs(model, written, outputs),
+            change_qkv=change_qkv,
         )
     refuse(len(entered) < len(calls), "computes attention in code of its own")
     before = {
@@ -156,10 +177,10 @@ def read_stream(baseline: Baseline) -> Stream:
     refuse(None in before.values(), "has no norm right before a layer")
     streams = {names[norm]: states[0].detach() for norm, states, _ in norms if states.ndim == 3}
     of = {module: names[one[0]] for module, one in before.items() if one}
-    senders, parts = [Source("embedding")], [streams[of[calls[0].module]]]
-    whole, read, at = parts[0], dict[str, tuple[Tensor, int]](), dict[Source, str]()
+    senders, parts = [Node("embedding")], [streams[of[calls[0].module]]]
+    whole, read, at = parts[0], dict[str, tuple[Tensor, int]](), dict[Node, str]()
 
-    def reads(receiver: Source, name: str, sums: Sequence[tuple[Tensor, int]]) -> None:
+    def reads(receiver: Node, name: str, sums: Sequence[tuple[Tensor, int]]) -> None:
         """Note what a receiver reads: the first of these sums that is its stream."""
         own = streams[name]
         count = next((n for one, n in sums if (one - own).norm() <= CLOSE * own.norm()), None)
@@ -169,22 +190,20 @@ def read_stream(baseline: Baseline) -> Stream:
 
     for call, number, network in zip(calls, numbers, inner, strict=True):
         sums = [(whole, len(senders))]
-        reads(Source("head", number), of[call.module], sums)
+        reads(Node("head", number), of[call.module], sums)
         matrix = output_matrix(call)
         assert matrix is not None and call.gated is not None
         parts += torch.einsum("the,hec->htc", call.gated[0], matrix)
-        senders += [Source("head", number, head) for head in range(len(matrix))]
+        senders += [Node("head", number, head) for head in range(len(matrix))]
         whole = whole + outputs[names[call.output]][0]
         if network:
             sums.insert(0, (whole, len(senders)))  # the other one is of a parallel network
-            reads(Source("feed-forward", number), of[model.get_submodule(network)], sums)
-            senders.append(Source("feed-forward", number))
+            reads(Node("feed-forward", number), of[model.get_submodule(network)], sums)
+            senders.append(Node("feed-forward", number))
             parts.append(outputs[network][0])
             whole = whole + outputs[network][0]
     reads(ANSWER, list(streams)[-1], [(whole, len(senders))])
-    named = {
-        Source("feed-forward", n): name for n, name in zip(numbers, inner, strict=True) if name
-    }
+    named = {Node("feed-forward", n): name for n, name in zip(numbers, inner, strict=True) if name}
     first = blocks[calls[0].kind, calls[0].layer][0]
     writes = torch.stack(parts).detach()
     return Stream(baseline, calls, numbers, senders, writes, read, at, named, first)
@@ -200,15 +219,23 @@ def _refuse(pretrained: Pretrained, condition: Any, why: str) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Change:
-    """A run, and by how much each of its writes changes (N, T, C): to another text's, or to zero."""
+    """A run, and by how much each of its writes changes (N, T, C): to another text's, or with −`writes` to zero.
+
+    `gap` is how much of the answer's lead the whole change takes away.
+    """
 
     stream: Stream
     shift: Float[Tensor, "N T C"]
+    gap: float
 
-    @classmethod
-    def of(cls, clean: Baseline, other: Baseline | None) -> "Change":
-        own = read_stream(clean)
-        return cls(own, (0 if other is None else read_stream(other).writes) - own.writes)
+    @property
+    def edges(self) -> "Paths":
+        """What could be edges, not estimated yet."""
+        stream, asked = self.stream, self.stream.baseline
+        blank = np.full((len(stream.senders), len(stream.receivers)), np.nan)
+        words = str(asked.word), str(asked.other)
+        senders, receivers = tuple(stream.senders), tuple(stream.receivers)
+        return Paths(senders, receivers, asked.value, self.gap, words, blank)
 
 
 @contextmanager
@@ -242,7 +269,7 @@ def measure_edges(change: Change, edges: Sequence[PathEdge]) -> list[float]:
 
 
 def _changed_values(
-    change: Change, edges: Sequence[PathEdge], place: Mapping[Source, int]
+    change: Change, edges: Sequence[PathEdge], place: Mapping[Node, int]
 ) -> list[float]:
     """The value with each edge changed; the edges of one sender share the rows that find what receivers give."""
     stream = change.stream
@@ -263,12 +290,12 @@ def _changed_values(
     output, changed = held(shift)
     networks, outs = dict(states), dict[By, list[AttentionCall]]()
 
-    def given(which: int, index: int, *qkv: Tensor) -> Sequence[Tensor]:
+    def change_qkv(which: int, index: int, *qkv: Tensor) -> Sequence[Tensor]:
         new = (changed[index].q, changed[index].k, changed[index].v)[which]
         return [*qkv[:which], new.to(qkv[which]), *qkv[which + 1 :]]
 
     for by in {edge.by for edge in edges if edge.by}:
-        outs[by] = held(0, given=partial(given, QKV.index(by)))[1]
+        outs[by] = held(0, change_qkv=partial(change_qkv, QKV.index(by)))[1]
     values, patches = dict[PathEdge, float](), dict[PathEdge, Patch | Replacement]()
     for edge in edges:
         row, receiver = rows[edge.sender], edge.receiver
@@ -318,7 +345,7 @@ def _slopes(stream: Stream, added: Float[Tensor, "T C"]) -> Float[Tensor, "R T C
     def keep(into: dict[Any, Any], name: Any, module: Any, args: tuple[Any, ...]) -> None:
         into[name] = args[0]
 
-    def given(index: int, *values: Tensor) -> Sequence[Tensor]:
+    def change_qkv(index: int, *values: Tensor) -> Sequence[Tensor]:
         qkv[index] = values
         return values
 
@@ -337,7 +364,7 @@ def _slopes(stream: Stream, added: Float[Tensor, "T C"]) -> Float[Tensor, "R T C
     ):
         hooks = read_outputs(model, list(stream.networks.values()), outputs)
         output, _ = forward(
-            baseline.pretrained, baseline.batch, probe=True, hooks=hooks, given=given
+            baseline.pretrained, baseline.batch, probe=True, hooks=hooks, change_qkv=change_qkv
         )
         value = baseline.target_value(baseline.answer_in(baseline.batch, output))
     gradient = partial(torch.autograd.grad, retain_graph=True)
@@ -350,14 +377,14 @@ def _slopes(stream: Stream, added: Float[Tensor, "T C"]) -> Float[Tensor, "R T C
         one = torch.eye(size).to(own).repeat_interleave(own.shape[-1] // size, 1)  # each head alone
         alone = own * one.view(size, *[1] * (own.ndim - 1), -1)
         sides = gradient(heads[index], qkv[index], alone, is_grads_batched=True)
-        states = read[stream.norms[Source("head", number)]]
+        states = read[stream.norms[Node("head", number)]]
         parts = [
             gradient(values, states, side, is_grads_batched=True)[0][:, 0]
             for values, side in zip(qkv[index], sides, strict=True)
         ]
         slopes += torch.stack(parts, 1).flatten(0, 1)  # of each head by Q, K and V
-        if network := stream.networks.get(Source("feed-forward", number)):
-            states = read[stream.norms[Source("feed-forward", number)]]
+        if network := stream.networks.get(Node("feed-forward", number)):
+            states = read[stream.norms[Node("feed-forward", number)]]
             slopes.append(gradient(outputs[network], states, slope[network])[0][0])
     return torch.stack([*slopes, final[0]]).cpu()
 
@@ -366,18 +393,18 @@ def _slopes(stream: Stream, added: Float[Tensor, "T C"]) -> Float[Tensor, "R T C
 class Paths:
     """All edges between two texts of one model, in the units of the answer's lead over the other answer, logits.
 
-    `estimates` (N, R) are of each sender and receiver (NaN where there is no edge), `exact` what was measured. Positive:
-    the lead is less with the other text's output along the edge alone. `lead` is that of the clean text, `gap` how much of
-    it the whole other text takes away; `words` are the two answers.
+    `estimates` (N, R) are of each sender and receiver (NaN where there is no edge), `exact` the measured effects of the
+    strongest ones. Positive: the lead is less with the other text's output along the edge alone. `lead` is that of the
+    clean text, `gap` how much of it the whole other text takes away; `words` are the two answers.
     """
 
-    senders: tuple[Source, ...]
-    receivers: tuple[tuple[Source, By], ...]
+    senders: tuple[Node, ...]
+    receivers: tuple[tuple[Node, By], ...]
     lead: float
     gap: float
     words: tuple[str, str]
     estimates: Float[np.ndarray, "N R"]
-    exact: Mapping[PathEdge, float] = field(default_factory=dict)
+    exact: Float[np.ndarray, " M"] = field(default_factory=lambda: np.zeros(0))
 
     @property
     def count(self) -> int:
@@ -395,29 +422,36 @@ class Paths:
             for sender, receiver in zip(*places, strict=True)
         }
 
-    @property
-    def between_heads(self) -> list[PathEdge]:
-        """The measured edges from one head to another, the largest effect first."""
-        heads = [edge for edge in self.exact if edge.between_heads]
-        return sorted(heads, key=lambda edge: -abs(self.exact[edge]))
+    @cached_property
+    def measured(self) -> dict[PathEdge, float]:
+        """The measured edges with their effects, those with the largest estimates first."""
+        return dict(zip(self.strongest(len(self.exact)), self.exact.tolist(), strict=True))
 
-    def stands_out(self, edge: PathEdge) -> bool:
-        """Whether a measured edge moves the lead by LEAST logits, and by SHARE of what the whole text moves it.
+    @property
+    def between_heads(self) -> dict[PathEdge, float]:
+        """The measured edges from one head to another, the largest effect first."""
+        heads = {edge: effect for edge, effect in self.measured.items() if edge.between_heads}
+        return dict(sorted(heads.items(), key=lambda item: -abs(item[1])))
+
+    @property
+    def least(self) -> float:
+        """By how much an edge moves the lead that stands out: LOGITS, and SHARE of what the whole text does.
 
         In a model with random weights two texts differ by little, of which an edge may take much; none moves the lead.
         """
-        return abs(self.exact[edge]) >= max(LEAST, SHARE * abs(self.gap))
+        return max(LOGITS, SHARE * abs(self.gap))
 
+    @property
     def agreement(self) -> tuple[float | None, float]:
         """Spearman's ρ of the estimates of measured edges with their effects, and the share whose signs agree."""
-        estimates = self.strongest(self.count)
-        both = np.array([(estimates[edge], effect) for edge, effect in self.exact.items()]).T
-        return spearman(*both), float((np.sign(both[0]) == np.sign(both[1])).mean())
+        estimates = np.array([*self.strongest(len(self.exact)).values()])
+        signs = np.sign(estimates) == np.sign(self.exact)
+        return spearman(estimates, self.exact), float(signs.mean())
 
 
 def change_texts(model: Pretrained, clean: ModelInputs, other: ModelInputs,
-                 answers: tuple[int | None, int | None] = (None, None)) -> tuple[Change, Paths]:  # fmt: skip
-    """The clean text's run, whose parts change to the other text's, and its edges, not estimated yet.
+                 answers: tuple[int | None, int | None] = (None, None)) -> Change:  # fmt: skip
+    """The clean text's run, whose parts change to the other text's.
 
     PretrainedError as in `pair_of` and `read_stream`, and where the model's answer is an embedding.
     """
@@ -426,18 +460,19 @@ def change_texts(model: Pretrained, clean: ModelInputs, other: ModelInputs,
         pair.clean.id is None,
         f"{model.name} answers with an embedding, and paths are followed to one of two answers. Take a model that writes.",
     )
-    change = Change.of(pair.clean, pair.corrupted)
-    senders, receivers = tuple(change.stream.senders), tuple(change.stream.receivers)
-    words = str(pair.clean.word), str(pair.clean.other)
-    blank = np.full((len(senders), len(receivers)), np.nan)
-    return change, Paths(senders, receivers, pair.clean.value, pair.gap, words, blank)
+    own = read_stream(pair.clean)
+    return Change(own, read_stream(pair.corrupted).writes - own.writes, pair.gap)
+
+
+def list_edges(model: Pretrained, clean: ModelInputs, other: ModelInputs,
+               answers: tuple[int | None, int | None] = (None, None)) -> Paths:  # fmt: skip
+    """What could be edges between two texts, not estimated yet. Errors: `change_texts`."""
+    return change_texts(model, clean, other, answers).edges
 
 
 def find_paths(model: Pretrained, clean: ModelInputs, other: ModelInputs,
-               answers: tuple[int | None, int | None] = (None, None), steps: int = STEPS,
-               exact: int = EXACT) -> Paths:  # fmt: skip
+               answers: tuple[int | None, int | None] = (None, None), exact: int = EXACT) -> Paths:  # fmt: skip
     """All edges between two texts by EAP-IG, and the strongest ones by exact path patching. Errors: `change_texts`."""
-    change, paths = change_texts(model, clean, other, answers)
-    paths = replace(paths, estimates=estimate_edges(change, steps))
-    edges = list(paths.strongest(exact))
-    return replace(paths, exact=dict(zip(edges, measure_edges(change, edges), strict=True)))
+    change = change_texts(model, clean, other, answers)
+    paths = replace(change.edges, estimates=estimate_edges(change))
+    return replace(paths, exact=np.array(measure_edges(change, [*paths.strongest(exact)])))

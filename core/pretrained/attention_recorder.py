@@ -57,7 +57,7 @@ HeadSet = frozenset[tuple[str, int, int | None]]
 # a row of the batch; kind, layer, head (None: all); out (T, H, E)
 Patch = tuple[int, str, int, int | None, Tensor]
 # the index of a call, q, k, v → the q, k and v that it gets
-Given = Callable[..., Sequence[Tensor]]
+ChangeQKV = Callable[..., Sequence[Tensor]]
 NO_HEADS: HeadSet = frozenset()
 CROSS = (
     *("crossattention", "cross_attention", "encoder_attn", "encdecattention", "cross_attn"),
@@ -122,7 +122,7 @@ class AttentionRecorder:
     probe: bool
     uniform: HeadSet = NO_HEADS
     patches: Sequence[Patch] = ()
-    given: Given | None = None
+    change_qkv: ChangeQKV | None = None
     calls: list[AttentionCall] = field(default_factory=list)
     hooks: list[Any] = field(default_factory=list)
     rotations: list[tuple[Tensor, Tensor]] = field(default_factory=list)  # since the last call
@@ -234,13 +234,13 @@ _RECORDER: ContextVar[AttentionRecorder | None] = ContextVar("recorder", default
 @contextmanager
 def record_attention(model: Any, with_qkv: bool = False, off: HeadSet = NO_HEADS, probe: bool = False,
                      uniform: HeadSet = NO_HEADS, patches: Sequence[Patch] = (),
-                     given: Given | None = None) -> Iterator[AttentionRecorder]:  # fmt: skip
+                     change_qkv: ChangeQKV | None = None) -> Iterator[AttentionRecorder]:  # fmt: skip
     """Record the attention of one forward pass in this thread: weights, and with `with_qkv` also q, k, v and outputs.
 
     `off` are (kind, layer, head) whose output becomes zero, as if W_O had no columns for them; head None is every head
     of the layer. `uniform` are heads whose weights become equal on all visible keys, `patches` heads whose outputs are
-    replaced in one row of the batch. `given` may change the q, k and v of each call; attention in a family's own code does
-    not ask it. Layers are numbered from the beginning of the `with` block.
+    replaced in one row of the batch. `change_qkv` may change the q, k and v of each call, but for families that compute
+    attention in their own code. Layers are numbered from the beginning of the `with` block.
     """
     recorder = AttentionRecorder(
         model,
@@ -250,7 +250,7 @@ def record_attention(model: Any, with_qkv: bool = False, off: HeadSet = NO_HEADS
         probe,
         uniform,
         patches,
-        given,
+        change_qkv,
     )
     products = Products(recorder)
     own_code = list[Any]()
@@ -471,8 +471,8 @@ def recorded_attention(module: Any, query: Tensor, key: Tensor, value: Tensor, a
     """Our entry in Hugging Face's table: the family's own eager attention, recorded where a recorder is active."""
     names, name = _eager_name(module.__class__)
     recorder = _RECORDER.get()
-    if recorder is not None and recorder.given is not None:
-        query, key, value = recorder.given(len(recorder.calls), query, key, value)
+    if recorder is not None and recorder.change_qkv is not None:
+        query, key, value = recorder.change_qkv(len(recorder.calls), query, key, value)
     out, weights = names[name](module, query, key, value, attention_mask, **options)
     # between depths, not tokens
     if recorder is None or "AttentionResidual" in type(module).__name__:

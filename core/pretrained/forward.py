@@ -17,7 +17,7 @@ from core.models.decoding import Rules
 from core.pretrained.attention_recorder import (
     NO_HEADS,
     AttentionRecorder,
-    Given,
+    ChangeQKV,
     HeadSet,
     Patch,
     record_attention,
@@ -65,7 +65,7 @@ MAPS_HELD, WITH_GRADIENTS = 3, 5
 
 def forward(pretrained: Pretrained, batch: Batch, with_qkv: bool = False, off: HeadSet = NO_HEADS, probe: bool = False,
             uniform: HeadSet = NO_HEADS, patches: Sequence[Patch] = (),
-            given: Given | None = None, hooks: AbstractContextManager[Any] | None = None,
+            change_qkv: ChangeQKV | None = None, hooks: AbstractContextManager[Any] | None = None,
             **more: Any) -> tuple[Any, AttentionRecorder]:  # fmt: skip
     """One recorded forward pass under the model's lock; arguments as in `attention_recorder.record_attention`.
 
@@ -100,7 +100,7 @@ def forward(pretrained: Pretrained, batch: Batch, with_qkv: bool = False, off: H
         pretrained.lock,
         hooks or nullcontext(),
         num_threads(CORES, after=1) if pretrained.all_cores else nullcontext(),
-        record_attention(pretrained.model, with_qkv, off, probe, uniform, patches, given) as recorder,
+        record_attention(pretrained.model, with_qkv, off, probe, uniform, patches, change_qkv) as recorder,
         torch.set_grad_enabled(probe),
     ):
         try:

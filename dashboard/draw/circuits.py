@@ -7,6 +7,7 @@ import numpy as np
 
 from core.interpret.circuits import (
     PAIR,
+    PAIRED_MODELS,
     Carrier,
     Circuits,
     CompositionKind,
@@ -14,7 +15,9 @@ from core.interpret.circuits import (
     Extremes,
     InductionCircuit,
 )
+from core.interpret.paths import ANSWER, LOGITS, STEPS, Node, PathEdge, Paths
 from core.interpret.trace import Head
+from core.pretrained.model_inputs import text_of
 from dashboard.draw.figures import (
     PICKED,
     Ink,
@@ -30,12 +33,13 @@ from dashboard.draw.figures import (
 )
 from dashboard.draw.formats import latex, number, percent, plain, share_text, signed
 from dashboard.draw.grids import bar_figure, effect_grid
+from dashboard.draw.two_models import SECOND
 
 PARTS: dict[CompositionKind, str] = {"Q": "queries", "K": "keys", "V": "values"}
 PAIRS = ("composition", "from head", "to head", "above random")
 ROW, LEAST = 48, 200  # pixels of a layer in the graph, and of the whole graph
+FEED = "feed-forward"
 THIN, WIDE = 1.0, 7.0  # pixels of the weakest edge that is drawn, and of the strongest
-PICK = {"type": "point", "fields": ["layer", "head"], "on": "click", "toggle": False}
 
 
 def graph(circuits: Circuits, edges: Sequence[Edge], picked: Head, theme: Theme) -> Spec:
@@ -43,8 +47,6 @@ def graph(circuits: Circuits, edges: Sequence[Edge], picked: Head, theme: Theme)
 
     Edges of the picked head are drawn in the accent. There may be no edges.
     """
-    ink, scores = Ink.of(theme), [edge.score for edge in edges] or [0.0]
-    most, least = scores[0], scores[-1]
     nodes: list[Spec] = [
         {
             "x": head,
@@ -57,7 +59,36 @@ def graph(circuits: Circuits, edges: Sequence[Edge], picked: Head, theme: Theme)
         }
         for row, head in circuits.all()
     ]
-    # Whole numbers with a name each
+    lines = [
+        {
+            "x": edge.source[1],
+            "y": edge.source[0],
+            "x2": edge.target[1],
+            "y2": edge.target[0],
+            "own": picked in (edge.source, edge.target),
+            "size": edge.score,
+            "name": f"{circuits.name(edge.source)} → {circuits.name(edge.target)}",
+            "by": f"{edge.kind} {number(edge.score + circuits.random_level)}",
+            "from": circuits.name(edge.source),
+            "to": circuits.name(edge.target),
+            "kind": edge.kind,
+            "score": edge.score,
+        }
+        for edge in edges
+    ]
+    tips = (("name", "heads"), ("by", "composition"))
+    names = circuits.head_names, circuits.layer_names
+    return _network(nodes, lines, names, tips, theme, "cells", ["layer", "head"])
+
+
+def _network(nodes: Sequence[Spec], lines: Sequence[Spec], names: tuple[Sequence[str], Sequence[str]],
+             tips: Sequence[tuple[str, str]], theme: Theme, clicked: str, fields: Sequence[str]) -> Spec:  # fmt: skip
+    """Points at x and y, and lines between them, wider where their `size` is larger; both are `own` or not.
+
+    `names` are those of the whole numbers of x and of y; a click on what is `clicked` selects its `fields`.
+    """
+    ink, sizes = Ink.of(theme), [line["size"] for line in lines] or [0.0]
+    most, least = max(sizes), min(sizes)
     at = {
         name: {
             "field": name,
@@ -71,48 +102,36 @@ def graph(circuits: Circuits, edges: Sequence[Edge], picked: Head, theme: Theme)
                 "grid": False,
             },
         }
-        for name, title, labels in (
-            ("x", "head", circuits.head_names),
-            ("y", None, circuits.layer_names),
-        )
+        for name, title, labels in zip("xy", ("head", None), names, strict=True)
     }
     colour = {"condition": {"test": "datum.own", "value": ink.pick}, "value": ink.series[0]}
-    lines = [
-        {
-            "x": edge.source[1],
-            "y": edge.source[0],
-            "x2": edge.target[1],
-            "y2": edge.target[0],
-            "own": picked in (edge.source, edge.target),
-            "wide": THIN + (WIDE - THIN) * (edge.score - least) / (most - least or 1.0),
-            "name": f"{circuits.name(edge.source)} → {circuits.name(edge.target)}",
-            "by": f"{edge.kind} {number(edge.score + circuits.random_level)}",
-            "from": circuits.name(edge.source),
-            "to": circuits.name(edge.target),
-            "kind": edge.kind,
-            "score": edge.score,
-        }
-        for edge in edges
+    wide = [
+        line | {"wide": THIN + (WIDE - THIN) * (line["size"] - least) / (most - least or 1.0)}
+        for line in lines
+    ]
+    labels = [  # nearer to the later end, where fewer lines meet
+        line | {one: 0.3 * line[one] + 0.7 * line[f"{one}2"] for one in "xy"}
+        for line in lines
+        if line.get("label")
     ]
     return figure(
         [
             layer(
                 "rule",
-                lines,
+                wide,
                 {
                     **at,
                     "x2": {"field": "x2"},
                     "y2": {"field": "y2"},
                     "color": colour,
-                    "tooltip": [
-                        {"field": "name", "title": "heads"},
-                        {"field": "by", "title": "composition"},
-                    ],
+                    "tooltip": [{"field": name, "title": title} for name, title in tips],
                     "strokeWidth": {"field": "wide", "type": "quantitative", "scale": None},
                     "opacity": {"condition": {"test": "datum.own", "value": 0.95}, "value": 0.45},
                 },
                 strokeCap="round",
-            ),
+                cursor="pointer" if clicked == "edges" else "default",
+            )
+            | {"name": "edges"},
             layer(
                 "circle",
                 nodes,
@@ -126,12 +145,27 @@ def graph(circuits: Circuits, edges: Sequence[Edge], picked: Head, theme: Theme)
                     },
                     "size": {"condition": {"test": "datum.own", "value": 260}, "value": 130},
                 },
-                cursor="pointer",
+                cursor="pointer" if clicked == "cells" else "default",
             )
             | {"name": "cells"},
+            layer(
+                "text",
+                labels,
+                {**at, "text": {"field": "label"}, "color": colour},
+                fontSize=12,
+                dx=8,
+            ),
         ],
-        max(LEAST, ROW * len(circuits.heads)),
-    ) | {"params": [{"name": PICKED, "views": ["cells"], "select": PICK}]}
+        max(LEAST, ROW * len(names[1])),
+    ) | {
+        "params": [
+            {
+                "name": PICKED,
+                "views": [clicked],
+                "select": {"type": "point", "fields": fields, "on": "click", "toggle": False},
+            }
+        ]
+    }
 
 
 def extremes_chart(shown: Extremes, unit: str, theme: Theme) -> Spec:
@@ -189,6 +223,112 @@ def singular_bars(values: np.ndarray, theme: Theme) -> Spec:
         ],
         110,
     )
+
+
+# Paths between two texts: their graph and its sentences.
+
+
+def texts(name: str) -> tuple[str, str]:
+    """The two texts that a model is first shown: one that asks for its heads, else for a name (Wang et al. 2023)."""
+    own = PAIR if name in PAIRED_MODELS else None
+    return (
+        (own[0].text, own[1].text)
+        if own
+        else (text_of(name if name in SECOND else "writer"), SECOND.get(name, SECOND["writer"]))
+    )
+
+
+def path_graph(paths: Paths, count: int, picked: PathEdge, theme: Theme) -> Spec:
+    """The parts of a model, the embedding below and the answer above, and the `count` strongest edges; a click picks one."""
+    effects = dict(list(paths.measured.items())[:count])
+    heads = 1 + max(one.head or 0 for one in paths.senders)
+    layers = list(dict.fromkeys(one.layer for one in paths.senders if one.layer is not None))
+    columns = [*map(str, range(heads)), *["FF"] * any(one.part == FEED for one in paths.senders)]
+    rows = ["embedding", *(f"L{one}" for one in layers), "answer"]
+
+    def place(one: Node) -> tuple[float, float]:
+        if one.layer is None:
+            return heads // 2 - 0.5, rows.index(one.part)  # between two columns
+        row = 1 + layers.index(one.layer)
+        return (
+            (heads, row + 0.4) if one.head is None else (one.head, row)
+        )  # a network follows its heads
+
+    nodes = [
+        {
+            "x": place(one)[0],
+            "y": place(one)[1],
+            "name": one.name,
+            "own": one in (picked.sender, picked.receiver),
+            "linked": any(one in (edge.sender, edge.receiver) for edge in effects),
+        }
+        for one in (*paths.senders, ANSWER)
+    ]
+    estimates = paths.strongest(len(paths.exact))
+    lines = [
+        {
+            **dict(zip(("x", "y"), place(edge.sender), strict=True)),
+            **dict(zip(("x2", "y2"), place(edge.receiver), strict=True)),
+            "own": edge == picked,
+            "size": abs(effect),
+            "label": edge.by,
+            "name": edge.name,
+            "by": signed(-effect),
+            "effect": effect,
+            "estimate": estimates[edge],
+        }
+        for edge, effect in effects.items()
+    ]
+    tips = (("name", "edge"), ("by", "change of the lead"))
+    columns_of = {"name": "edge", "effect": "the lead falls by", "estimate": "estimated"}
+    return _network(nodes, lines, (columns, rows), tips, theme, "edges", ["name"]) | table_columns(
+        columns_of
+    )
+
+
+def path_fact(paths: Paths, edge: PathEdge) -> str:
+    """What one edge carries, measured, beside what the whole text does."""
+    answer, other = map(plain, paths.words)
+    return (
+        f"Text B along :primary[**{plain(edge.name)}**] alone changes the lead of **{answer}** over **{other}** by "
+        f"**{signed(-paths.measured[edge])}**, from {signed(paths.lead)}; the whole of text B by {signed(-paths.gap)}."
+    )
+
+
+def between_heads_text(paths: Paths) -> str:
+    """The strongest edge from one head to another, and whether it stands out."""
+    rule = f"It takes {number(paths.least)} to stand out: a tenth of the whole, and no less than {number(LOGITS)} logits."
+    if not (edges := paths.between_heads):
+        return f"None of the {len(paths.exact)} strongest edges is from one head to another. {rule}"
+    best, effect = next(iter(edges.items()))
+    name, moves = plain(best.name), number(abs(effect))
+    if out := sum(abs(one) >= paths.least for one in edges.values()):
+        return (
+            f"Between two heads, **{name}** moves the lead most, by {moves}, {percent(effect / paths.gap)} of the whole; "
+            f"{out} such {'edge stands' if out == 1 else 'edges stand'} out. {rule}"
+        )
+    return f"No edge between two heads stands out: {name} moves the lead most, by {moves}. {rule}"
+
+
+def paths_text(paths: Paths) -> str:
+    """How many edges there are, and how well their estimates say what was measured."""
+    rho, signs = paths.agreement
+    agree = "" if rho is None else f"Spearman’s ρ is {number(rho)}, and "
+    return (
+        f"Along an edge, one part alone reads another’s output of text B; all else is held at text A, and what the part "
+        f"then gives is put into a clean run. All {paths.count:,} edges are estimated (EAP-IG, {STEPS} steps), and "
+        f"the {len(paths.exact)} strongest measured: {agree}the signs of {percent(signs)} agree. A line is "
+        "wider where the lead moves more. FF: feed-forward network."
+    )
+
+
+def path_rows(paths: Paths) -> list[list[str]]:
+    """Every measured edge with its effect, its share of the whole, and its estimate."""
+    estimates = paths.strongest(len(paths.exact))
+    return [
+        [edge.name, signed(-effect), percent(effect / paths.gap), signed(-estimates[edge])]
+        for edge, effect in sorted(paths.measured.items(), key=lambda item: -abs(item[1]))
+    ]
 
 
 # Sentences and equations.

@@ -10,14 +10,16 @@ from hypothesis import given, settings, strategies as st
 from core.interpret.circuits import PAIR, PAIRED_MODELS, induction_circuit
 from core.interpret.paths import (
     ANSWER,
+    STEPS,
     Change,
+    Node,
     PathEdge,
     change_texts,
     estimate_edges,
+    estimate_step,
     find_paths,
     measure_edges,
 )
-from core.interpret.score_sources import Source
 from core.pretrained import ModelInputs, PretrainedError, load_lab_model, read
 from core.pretrained.load import untrained
 from tests.cases import each
@@ -63,10 +65,10 @@ def lead_by_hand(model, ids, other_ids, edge: PathEdge | None, answers) -> float
 
     def run(tokens, replaced):
         stream = model.model.embed_tokens.weight[tokens]
-        writes, streams = {Source("embedding"): stream}, [stream]
+        writes, streams = {Node("embedding"): stream}, [stream]
         for number, layer in enumerate(layers):
             for index in range(model.config.num_attention_heads):
-                one = Source("head", number, index)
+                one = Node("head", number, index)
                 writes[one] = replaced.get(one, head(number, index, [streams[-1]] * 3))
             now = [writes[one] for one in writes if one.layer == number]
             streams.append(streams[-1] + sum(now) + layer.self_attn.o_proj.bias)
@@ -93,7 +95,7 @@ def lead_by_hand(model, ids, other_ids, edge: PathEdge | None, answers) -> float
 
 def test_exact_patching_is_the_formula():
     pretrained = load_lab_model("only-attention")
-    change, paths = change_texts(pretrained, *PAIR)
+    change = change_texts(pretrained, *PAIR)
     clean = change.stream.baseline
     model, answers = pretrained.model, (clean.id, clean.contrast)
     ids, other_ids = (
@@ -102,8 +104,8 @@ def test_exact_patching_is_the_formula():
     edges = all_edges(change)
     assert len(edges) == 4 * 3 * (1 + 5) + 9
     whole = lead_by_hand(model, ids, None, None, answers)
-    assert paths.lead == pytest.approx(whole, rel=1e-4)
-    for way, other in ((change, other_ids), (Change.of(clean, None), None)):
+    assert clean.value == pytest.approx(whole, rel=1e-4)
+    for way, other in ((change, other_ids), (replace(change, shift=-change.stream.writes), None)):
         expected = [whole - lead_by_hand(model, ids, other, edge, answers) for edge in edges]
         np.testing.assert_allclose(measure_edges(way, edges), expected, **CLOSE)
 
@@ -111,13 +113,26 @@ def test_exact_patching_is_the_formula():
 @each("family", ["gpt2", "gpt_neox", "llama", "qwen3", "gpt_oss", "deepseek_v3"])
 def test_near_texts_have_the_effects_that_gradients_say(family):
     # The other text is moved to 1 % of the way from the clean one, where effects are linear.
-    change, _ = change_texts(tiny(family), *TEXTS, (5, 9))
+    change = change_texts(tiny(family), *TEXTS, (5, 9))
     near = replace(change, shift=change.shift * 1e-2)
     edges, estimates = all_edges(near), estimate_edges(near, 1)
     expected = estimates.T[np.isfinite(estimates.T)]
     measured = np.array(measure_edges(near, edges))
     assert np.abs(measured - expected).max() < 0.05 * np.abs(expected).max()
+    last = estimate_step(change, STEPS)  # the gradient of the clean run, as above
+    np.testing.assert_allclose(
+        last, 100 * estimates, rtol=1e-3, atol=1e-4 * np.nanmax(np.abs(last))
+    )
     assert not any(one._forward_pre_hooks for one in tiny(family).model.modules())
+
+
+@each("name", PAIRED_MODELS)
+def test_the_edges_of_the_embedding_add_up_to_the_whole_difference(name):
+    # Integrated gradients are complete (Sundararajan et al. 2017), and all that differs between the texts is embedded.
+    change = change_texts(load_lab_model(name), *PAIR)
+    whole, coarse = (np.nansum(estimate_edges(change, steps)[0]) for steps in (100, 1))
+    assert whole == pytest.approx(change.gap, rel=0.03)
+    assert abs(coarse - change.gap) > 0.1 * change.gap
 
 
 @settings(max_examples=8, deadline=None)
@@ -133,9 +148,9 @@ def test_a_linear_model_has_exact_estimates_that_add_up(seed, steps, zero):
         layer.input_layernorm.forward = lambda x: x
     pretrained.model.model.norm.forward = lambda x: x
     clean, other = (ModelInputs(f"the {word} house saw the dark") for word in ("cold", "old"))
-    change, paths = change_texts(pretrained, clean, other, (20, 30))
+    change = change_texts(pretrained, clean, other, (20, 30))
     if zero:
-        change = Change.of(change.stream.baseline, None)
+        change = Change(change.stream, -change.stream.writes, change.stream.baseline.value)
     estimates, edges = estimate_edges(change, steps), all_edges(change)
     scale = np.nanmax(np.abs(estimates))
     expected = estimates.T[np.isfinite(estimates.T)]
@@ -144,38 +159,44 @@ def test_a_linear_model_has_exact_estimates_that_add_up(seed, steps, zero):
         value for edge, value in zip(edges, expected, strict=True) if edge.by in ("Q", "K")
     ]
     assert np.abs(by_scores).max() <= 1e-4 * scale
-    total = paths.lead if zero else paths.gap  # of the edges into the answer, as biases are 0
-    assert estimates[:, -1].sum() == pytest.approx(total, rel=1e-3)
+    assert estimates[:, -1].sum() == pytest.approx(change.gap, rel=1e-3), "biases are 0"
 
 
 @each("name", PAIRED_MODELS)
 def test_the_induction_circuit_is_the_strongest_path_between_heads(name):
     model = load_lab_model(name)
-    paths, patched_first = find_paths(model, *PAIR), induction_circuit(model).patched[0]
-    best = paths.between_heads[0]
-    assert best == max(
-        (one for one in paths.exact if one.between_heads), key=lambda one: paths.strongest(200)[one]
-    )
+    paths, previous = find_paths(model, *PAIR), induction_circuit(model).patched[0]
+    best, effect = next(iter(paths.between_heads.items()))
+    assert best == next(edge for edge in paths.measured if edge.between_heads), "by estimate, too"
     # From the head of the token before, into the keys of one that looks for it
-    assert best.by == "K" and (best.sender.layer, best.sender.head) == patched_first
+    assert best.by == "K" and (best.sender.layer, best.sender.head) == previous
     reading = read(model, PAIR[0])
     first, second = (item.weights for item in reading.trace.maps)
-    back = first.diagonal(-1, 1, 2).mean(-1)
-    assert back.argmax() == best.sender.head
+    assert first.diagonal(-1, 1, 2).mean(-1).argmax() == best.sender.head
     assert second[best.receiver.head, -1, reading.source.tokens.index("river")] > 0.7
-    assert paths.stands_out(best) and paths.exact[best] > 0.2 * paths.gap
-    rho, signs = paths.agreement()
+    assert effect > 0.2 * paths.gap and effect > 2 * paths.least
+    rho, signs = paths.agreement
     assert rho is not None and rho > 0.6 and signs > 0.9
 
 
 @each("name", PAIRED_MODELS)
 def test_no_path_stands_out_in_random_models(name):
     model = load_lab_model(name)
-    baseline = change_texts(model, *PAIR)[0].stream.baseline
+    baseline = change_texts(model, *PAIR).stream.baseline
     for seed in range(3):
         paths = find_paths(untrained(model, seed), *PAIR, (baseline.id, baseline.contrast))
-        assert not any(map(paths.stands_out, paths.exact))
-        assert max(map(abs, paths.exact.values())) < 0.2
+        assert np.abs(paths.exact).max() < 0.2 < paths.least
+
+
+def test_two_heads_carry_who_gives_in_the_writer():
+    texts = (
+        f"When Mary and John went to the shop, {name} gave a book to" for name in ("John", "Mary")
+    )
+    paths = find_paths(load_lab_model("writer"), *map(ModelInputs, texts))
+    assert paths.words == ("Mary", "John") and paths.count == 2188
+    names = [edge.name for edge, effect in paths.between_heads.items() if effect > paths.least]
+    assert names == ["L0·H0 → V of L3·H2", "L0·H2 → V of L3·H2"]
+    assert paths.measured[PathEdge(Node("head", 3, 2), ANSWER)] > 0.4 * paths.gap
 
 
 @each(
@@ -193,7 +214,7 @@ def test_other_streams_are_refused(family, why):
 
 
 def test_few_rows_run_at_once(monkeypatch):
-    change, _ = change_texts(load_lab_model("induction"), *PAIR)
+    change = change_texts(load_lab_model("induction"), *PAIR)
     edges = all_edges(change)[::7]
     whole = measure_edges(change, edges)
     monkeypatch.setattr("core.interpret.paths.ROWS", 3)
