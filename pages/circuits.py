@@ -394,17 +394,15 @@ def draw_paths(paths: Paths, count: int, row: lab.Place) -> None:
     lab.fact(draw.path_fact(paths, picked))
     lab.paragraph(draw.between_heads_text(paths))
     lab.caption(draw.paths_text(paths))
-    lab.details(
-        f"The {len(paths.exact)} edges that were measured",
-        partial(
-            lab.table,
-            ["edge", "change of the lead", "share of the whole", "estimate"],
-            draw.path_rows(paths),
-            caption="Measured edges, the largest first",
-            markers=False,
-        ),
-        "circuits:measured_edges",
+    measured = lab.lazy_panel(
+        f"The {len(paths.exact)} edges that were measured", "circuits:measured_edges"
     )
+    if measured.open:
+        with measured:
+            columns = ["edge", "change of the lead", "share of the whole", "estimate"]
+            caption = "Measured edges, the largest first"
+            lab.table(columns, draw.path_rows(paths), caption=caption, markers=False)
+            lab.caption(draw.agreement_text(paths))
 
 
 def pickable(

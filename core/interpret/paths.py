@@ -8,8 +8,7 @@ otherwise clean run, and the answer is measured. Wang et al. 2023, section 3.1; 
 All edges at once are estimated by gradients on the way between the two texts: EAP-IG, Hanna et al. 2024.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, Literal
@@ -20,7 +19,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from core.interpret.circuits import NormCalls, watch_norms
-from core.interpret.evidence import Baseline, output_matrix
+from core.interpret.evidence import Baseline, Question, ask, output_matrix
 from core.interpret.patching import (
     NUMBERS,
     ROWS,
@@ -85,29 +84,25 @@ class PathEdge:
         by = f"{self.by} of " if self.by else ""
         return f"{self.sender.name} → {by}{self.receiver.name}"
 
-    @property
-    def between_heads(self) -> bool:
-        return self.sender.part == self.receiver.part == "head"
-
 
 @dataclass(frozen=True, eq=False)
 class Stream:
     """The residual stream of one run: what each part writes, and what is read where.
 
     `writes` (N, T, C) are of `senders`, in the order in which they run. `read` has the stream (T, C) before each norm
-    by the norm's name, and how many senders are in it. `norms` are those before each attention, each feed-forward network
-    and the answer; `networks` the modules of the feed-forward networks.
+    by the norm's name, and how many senders are in it. `norms` are the names of those before each attention, each
+    feed-forward network and the answer; `networks` the modules of the feed-forward networks; `first` is the first layer's.
     """
 
     baseline: Baseline
     calls: list[AttentionCall]
-    numbers: list[int]
+    numbers: list[int]  # the model's own of the layer of each call
     senders: list[Node]
     writes: Float[Tensor, "N T C"]
     read: dict[str, tuple[Tensor, int]]
     norms: dict[Node, str]
     networks: dict[Node, str]
-    first: str  # the first layer's module
+    first: str
 
     @cached_property
     def receivers(self) -> list[tuple[Node, By]]:
@@ -116,17 +111,12 @@ class Stream:
         for number, call in zip(self.numbers, self.calls, strict=True):
             heads = range(call.replaceable.shape[2])
             listed += [(Node("head", number, head), by) for head in heads for by in QKV]
-            if (network := Node("feed-forward", number)) in self.networks:
-                listed.append((network, ""))
+            listed += [(one, "") for one in self.networks if one.layer == number]
         return [*listed, (ANSWER, "")]
-
-    def norm(self, receiver: Node) -> str:
-        """The name of the norm that a receiver reads by."""
-        return self.norms[Node("head", receiver.layer) if receiver.part == "head" else receiver]
 
     def count(self, receiver: Node) -> int:
         """How many of the senders a receiver reads."""
-        return self.read[self.norm(receiver)][1]
+        return self.read[self.norms[replace(receiver, head=None)]][1]
 
 
 def read_stream(baseline: Baseline) -> Stream:
@@ -135,19 +125,20 @@ def read_stream(baseline: Baseline) -> Stream:
     PretrainedError where the model does not add up what its heads and networks write, each behind a norm, in one stream.
     """
     pretrained, model = baseline.pretrained, baseline.pretrained.model
-    _, recorder = forward(pretrained, baseline.batch, with_qkv=True)
-    calls = recorder.calls
+    calls = forward(pretrained, baseline.batch, with_qkv=True)[1].calls
     refuse = partial(_refuse, pretrained)
     refuse(not calls or len({call.kind for call in calls}) > 1, "has more than one stream")
     refuse(any(call.q is None for call in calls), "has layers without softmax")
-    blocks = blocks_of(model, calls)
+    refuse(any(call.output is None for call in calls), "has heads whose W_O was not found")
+    blocks, numbered = blocks_of(model, calls), numbers_by_layer(model, calls)
     refuse(len(blocks) < len(calls), "runs one layer several times, or has no list of layers")
     names = {module: name for name, module in model.named_modules()}
-    numbered = numbers_by_layer(model, calls)
     numbers = [numbered[call.kind, call.layer] for call in calls]
     inner = [blocks[call.kind, call.layer][1] for call in calls]
+    networks = {
+        Node("feed-forward", n): name for n, name in zip(numbers, inner, strict=True) if name
+    }
     outputs, inputs, norms, entered = dict[str, Tensor](), dict[Any, Tensor](), NormCalls(), []
-    refuse(any(call.output is None for call in calls), "has heads whose W_O was not found")
 
     def enter(module: Any, args: tuple[Any, ...], options: dict[str, Any]) -> None:
         inputs[module] = args[0] if args else options["hidden_states"]
@@ -156,57 +147,51 @@ def read_stream(baseline: Baseline) -> Stream:
         entered.append(index)
         return qkv
 
-    networks = [name for name in inner if name]
-    readers = [*(call.module for call in calls), *map(model.get_submodule, networks)]
-    written = [*(names[call.output] for call in calls), *networks]
-    with (
-        watch_norms(model, norms),
-        hooked(one.register_forward_pre_hook(enter, with_kwargs=True) for one in readers),
-    ):
-        forward(
-            pretrained,
-            baseline.batch,
-            hooks=read_outputs(model, written, outputs),
-            change_qkv=change_qkv,
+    readers = [*(call.module for call in calls), *map(model.get_submodule, networks.values())]
+    written = [*(names[call.output] for call in calls), *networks.values()]
+    hooks = hooked(
+        (
+            watch_norms(model, norms),
+            hooked(one.register_forward_pre_hook(enter, with_kwargs=True) for one in readers),
+            read_outputs(model, written, outputs),
         )
+    )
+    forward(pretrained, baseline.batch, hooks=hooks, change_qkv=change_qkv)
     refuse(len(entered) < len(calls), "computes attention in code of its own")
     before = {
-        module: next((one for one in norms if one[2] is states), None)
+        module: next((names[norm] for norm, _, made in norms if made is states), "")
         for module, states in inputs.items()
     }
-    refuse(None in before.values(), "has no norm right before a layer")
+    refuse("" in before.values(), "has no norm right before a layer")
     streams = {names[norm]: states[0].detach() for norm, states, _ in norms if states.ndim == 3}
-    of = {module: names[one[0]] for module, one in before.items() if one}
-    senders, parts = [Node("embedding")], [streams[of[calls[0].module]]]
-    whole, read, at = parts[0], dict[str, tuple[Tensor, int]](), dict[Node, str]()
+    senders, writes = [Node("embedding")], [streams[before[calls[0].module]]]
+    whole, read, at = writes[0], dict[str, tuple[Tensor, int]](), dict[Node, str]()
 
-    def reads(receiver: Node, name: str, sums: Sequence[tuple[Tensor, int]]) -> None:
+    def reads(receiver: Node, name: str, *sums: tuple[Tensor, int]) -> None:
         """Note what a receiver reads: the first of these sums that is its stream."""
         own = streams[name]
-        count = next((n for one, n in sums if (one - own).norm() <= CLOSE * own.norm()), None)
-        refuse(count is None, "does not add up what its heads and networks write")
-        assert count is not None
+        count = next((n for one, n in sums if (one - own).norm() <= CLOSE * own.norm()), 0)
+        refuse(not count, "does not add up what its heads and networks write")
         at[receiver], read[name] = name, (own, count)
 
     for call, number, network in zip(calls, numbers, inner, strict=True):
-        sums = [(whole, len(senders))]
-        reads(Node("head", number), of[call.module], sums)
+        entering = whole, len(senders)
+        reads(Node("head", number), before[call.module], entering)
         matrix = output_matrix(call)
         assert matrix is not None and call.gated is not None
-        parts += torch.einsum("the,hec->htc", call.gated[0], matrix)
+        writes += torch.einsum("the,hec->htc", call.gated[0], matrix)
         senders += [Node("head", number, head) for head in range(len(matrix))]
         whole = whole + outputs[names[call.output]][0]
         if network:
-            sums.insert(0, (whole, len(senders)))  # the other one is of a parallel network
-            reads(Node("feed-forward", number), of[model.get_submodule(network)], sums)
-            senders.append(Node("feed-forward", number))
-            parts.append(outputs[network][0])
-            whole = whole + outputs[network][0]
-    reads(ANSWER, list(streams)[-1], [(whole, len(senders))])
-    named = {Node("feed-forward", n): name for n, name in zip(numbers, inner, strict=True) if name}
-    first = blocks[calls[0].kind, calls[0].layer][0]
-    writes = torch.stack(parts).detach()
-    return Stream(baseline, calls, numbers, senders, writes, read, at, named, first)
+            one = Node("feed-forward", number)  # beside attention it reads what that reads
+            reads(one, before[model.get_submodule(network)], (whole, len(senders)), entering)
+            senders.append(one)
+            writes.append(outputs[network][0])
+            whole = whole + writes[-1]
+    reads(ANSWER, list(streams)[-1], (whole, len(senders)))
+    first, _ = blocks[calls[0].kind, calls[0].layer]
+    made = torch.stack(writes).detach()
+    return Stream(baseline, calls, numbers, senders, made, read, at, networks, first)
 
 
 def _refuse(pretrained: Pretrained, condition: Any, why: str) -> None:
@@ -231,84 +216,73 @@ class Change:
     @property
     def edges(self) -> "Paths":
         """What could be edges, not estimated yet."""
-        stream, asked = self.stream, self.stream.baseline
-        blank = np.full((len(stream.senders), len(stream.receivers)), np.nan)
-        words = str(asked.word), str(asked.other)
-        senders, receivers = tuple(stream.senders), tuple(stream.receivers)
-        return Paths(senders, receivers, asked.value, self.gap, words, blank)
-
-
-@contextmanager
-def _held(model: Any, read: Mapping[str, tuple[Tensor, int]], shift: Any) -> Iterator[None]:
-    """While a pass runs, each norm of the stream reads its clean stream with something added, a row each."""
-
-    def enter(name: str, norm: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        clean = read[name][0].expand_as(args[0]).to(args[0])
-        return (clean + (shift.to(clean) if torch.is_tensor(shift) else shift), *args[1:])
-
-    with hooked(
-        model.get_submodule(name).register_forward_pre_hook(partial(enter, name)) for name in read
-    ):
-        yield
+        senders, receivers = tuple(self.stream.senders), tuple(self.stream.receivers)
+        clean, blank = self.stream.baseline, np.full((len(senders), len(receivers)), np.nan)
+        words = str(clean.word), str(clean.other)
+        return Paths(senders, receivers, clean.value, self.gap, words, blank)
 
 
 def measure_edges(change: Change, edges: Sequence[PathEdge]) -> list[float]:
-    """The effect of each edge by exact path patching: the clean value minus the value with the edge changed."""
-    stream, length = change.stream, change.shift.shape[1]
-    rows = max(1, min(ROWS, NUMBERS // length**2))
-    place = {sender: index for index, sender in enumerate(stream.senders)}
-    order = sorted(range(len(edges)), key=lambda at: place[edges[at].sender])
-    effects = dict[int, float]()
-    for start in range(0, len(order), rows):
-        part = order[start : start + rows]
-        values = _changed_values(change, [edges[at] for at in part], place)
-        effects |= {
-            at: stream.baseline.value - value for at, value in zip(part, values, strict=True)
-        }
-    return [effects[at] for at in range(len(edges))]
+    """The effect of each edge by exact path patching: the clean value minus the value with the edge changed.
+
+    It takes fewer rows where the edges of one sender follow one another.
+    """
+    rows = max(1, min(ROWS, NUMBERS // change.shift.shape[1] ** 2))
+    parts = (edges[start : start + rows] for start in range(0, len(edges), rows))
+    value = change.stream.baseline.value
+    return [value - one for part in parts for one in _changed_values(change, part)]
 
 
-def _changed_values(
-    change: Change, edges: Sequence[PathEdge], place: Mapping[Node, int]
-) -> list[float]:
-    """The value with each edge changed; the edges of one sender share the rows that find what receivers give."""
-    stream = change.stream
-    baseline, model = stream.baseline, stream.baseline.pretrained.model
+def _changed_values(change: Change, edges: Sequence[PathEdge]) -> list[float]:
+    """The value with each edge changed; the edges of one sender share the row that finds what receivers give."""
+    stream, baseline = change.stream, change.stream.baseline
     rows = {sender: row for row, sender in enumerate(dict.fromkeys(edge.sender for edge in edges))}
-    shift = change.shift[[place[sender] for sender in rows]]
+    shift = change.shift[[stream.senders.index(sender) for sender in rows]]
     batch = {name: one.expand(len(rows), *one.shape[1:]) for name, one in baseline.batch.items()}
-    states = dict[str, Tensor]()
+    model = baseline.pretrained.model
 
-    def held(shift: Any, **more: Any) -> tuple[Any, list[AttentionCall]]:
-        with read_outputs(model, list(stream.networks.values()), states):
-            hooks = _held(model, stream.read, shift)
-            output, recorder = forward(
-                baseline.pretrained, batch, with_qkv=True, hooks=hooks, **more
+    def held(shift: Float[Tensor, "S T C"], states: dict[str, Tensor], **more: Any) -> Any:
+        """A pass in which each norm reads its clean stream with something added, a row each."""
+
+        def enter(name: str, norm: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+            return ((stream.read[name][0] + shift).to(args[0]), *args[1:])
+
+        hooks = hooked(
+            (
+                read_outputs(model, [*stream.networks.values()], states),
+                hooked(
+                    model.get_submodule(name).register_forward_pre_hook(partial(enter, name))
+                    for name in stream.read
+                ),
             )
-        return output, recorder.calls
-
-    output, changed = held(shift)
-    networks, outs = dict(states), dict[By, list[AttentionCall]]()
+        )
+        return forward(baseline.pretrained, batch, with_qkv=True, hooks=hooks, **more)
 
     def change_qkv(which: int, index: int, *qkv: Tensor) -> Sequence[Tensor]:
         new = (changed[index].q, changed[index].k, changed[index].v)[which]
         return [*qkv[:which], new.to(qkv[which]), *qkv[which + 1 :]]
 
-    for by in {edge.by for edge in edges if edge.by}:
-        outs[by] = held(0, change_qkv=partial(change_qkv, QKV.index(by)))[1]
+    states = dict[str, Tensor]()
+    output, recorder = held(shift, states)
+    changed = recorder.calls
+    outs = {
+        by: held(0 * shift, {}, change_qkv=partial(change_qkv, QKV.index(by)))[1].calls
+        for by in {edge.by for edge in edges if edge.by}
+    }
     values, patches = dict[PathEdge, float](), dict[PathEdge, Patch | Replacement]()
     for edge in edges:
         row, receiver = rows[edge.sender], edge.receiver
         if receiver == ANSWER:
-            answer = baseline.pretrained, batch, output, baseline.question.position, row
-            values[edge] = float(baseline.target_value(answer_of(*answer)))
+            position = baseline.question.position
+            answer = answer_of(baseline.pretrained, batch, output, position, row)
+            values[edge] = float(baseline.target_value(answer))
         elif edge.by:
             call = outs[edge.by][stream.numbers.index(receiver.layer)]
             patches[edge] = (0, call.kind, call.layer, receiver.head, call.replaceable[row])
         else:
             name = stream.networks[receiver]
-            patches[edge] = Replacement(name, None, networks[name][row])
-    values |= zip(patches, rerun_rows(baseline, list(patches.values()), ROWS), strict=True)
+            patches[edge] = Replacement(name, None, states[name][row])
+    values |= zip(patches, rerun_rows(baseline, [*patches.values()], ROWS), strict=True)
     return [values[edge] for edge in edges]
 
 
@@ -323,70 +297,63 @@ def estimate_edges(change: Change, steps: int = STEPS) -> Float[np.ndarray, "N R
 
 def estimate_step(change: Change, step: int, steps: int = STEPS) -> Float[np.ndarray, "N R"]:
     """The estimates from the gradient of one step, from 1, next to the other's embeddings, to `steps`, the own."""
-    stream = change.stream
-    slopes = _slopes(stream, change.shift[0] * (1 - step / steps))
+    slopes = _slopes(change.stream, change.shift[0] * (1 - step / steps))
     effects = -to_numpy(torch.einsum("ntc,rtc->nr", change.shift, slopes))
-    counts = np.array([stream.count(receiver) for receiver, _ in stream.receivers])
+    counts = [change.stream.count(receiver) for receiver, _ in change.stream.receivers]
     return np.where(np.arange(len(effects))[:, None] < counts, effects, np.nan)
 
 
 def _slopes(stream: Stream, added: Float[Tensor, "T C"]) -> Float[Tensor, "R T C"]:
     """The gradient of the value at what each receiver reads, with something added to the embedding."""
     baseline, model = stream.baseline, stream.baseline.pretrained.model
-    read, outputs, heads, qkv = (dict[Any, Any]() for _ in range(4))
+    inputs, outputs, qkv = dict[Any, Tensor](), dict[str, Tensor](), list[Sequence[Tensor]]()
+    norms = {node: model.get_submodule(name) for node, name in stream.norms.items()}
+    projections = [call.output for call in stream.calls]
 
-    def enter(block: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    def begin(block: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         states = args[0] if args else options["hidden_states"]
-        states = (states + added.to(states)).detach().requires_grad_()
-        return (
-            ((states, *args[1:]), options) if args else (args, options | {"hidden_states": states})
-        )
+        new = (states + added.to(states)).detach().requires_grad_()
+        return ((new, *args[1:]), options) if args else (args, options | {"hidden_states": new})
 
-    def keep(into: dict[Any, Any], name: Any, module: Any, args: tuple[Any, ...]) -> None:
-        into[name] = args[0]
+    def enter(module: Any, args: tuple[Any, ...]) -> None:
+        inputs[module] = args[0]
 
     def change_qkv(index: int, *values: Tensor) -> Sequence[Tensor]:
-        qkv[index] = values
+        qkv.append(values)
         return values
 
-    with (
-        hooked(
-            [model.get_submodule(stream.first).register_forward_pre_hook(enter, with_kwargs=True)]
-        ),
-        hooked(
-            model.get_submodule(name).register_forward_pre_hook(partial(keep, read, name))
-            for name in stream.read
-        ),
-        hooked(
-            call.output.register_forward_pre_hook(partial(keep, heads, index))
-            for index, call in enumerate(stream.calls)
-        ),
-    ):
-        hooks = read_outputs(model, list(stream.networks.values()), outputs)
-        output, _ = forward(
-            baseline.pretrained, baseline.batch, probe=True, hooks=hooks, change_qkv=change_qkv
+    first = model.get_submodule(stream.first)
+    hooks = hooked(
+        (
+            hooked(one.register_forward_pre_hook(begin, with_kwargs=True) for one in [first]),
+            hooked(one.register_forward_pre_hook(enter) for one in {*norms.values(), *projections}),
+            read_outputs(model, [*stream.networks.values()], outputs),
         )
-        value = baseline.target_value(baseline.answer_in(baseline.batch, output))
+    )
+    output, _ = forward(
+        baseline.pretrained, baseline.batch, probe=True, hooks=hooks, change_qkv=change_qkv
+    )
+    value = baseline.target_value(baseline.answer_in(baseline.batch, output))
     gradient = partial(torch.autograd.grad, retain_graph=True)
-    last = read[stream.norms[ANSWER]]
-    *at, final = gradient(value, [*heads.values(), *outputs.values(), last])
-    slope = dict(zip([*heads, *outputs], at, strict=True))
+    written = [*(inputs[one] for one in projections), *outputs.values(), inputs[norms[ANSWER]]]
+    *at, last = gradient(value, written)
+    of_networks = dict(zip(outputs, at[len(projections) :], strict=True))
     slopes = list[Tensor]()
-    for index, (number, call) in enumerate(zip(stream.numbers, stream.calls, strict=True)):
-        own, size = slope[index], call.replaceable.shape[2]
-        one = torch.eye(size).to(own).repeat_interleave(own.shape[-1] // size, 1)  # each head alone
-        alone = own * one.view(size, *[1] * (own.ndim - 1), -1)
-        sides = gradient(heads[index], qkv[index], alone, is_grads_batched=True)
-        states = read[stream.norms[Node("head", number)]]
+    for number, call, own, values in zip(stream.numbers, stream.calls, at, qkv, strict=False):
+        size, read = call.replaceable.shape[2], inputs[norms[Node("head", number)]]
+        each = (
+            torch.eye(size).to(own).repeat_interleave(own.shape[-1] // size, 1)
+        )  # one head's part
+        alone = own * each.view(size, *[1] * (own.ndim - 1), -1)
+        sides = gradient(inputs[call.output], values, alone, is_grads_batched=True)
         parts = [
-            gradient(values, states, side, is_grads_batched=True)[0][:, 0]
-            for values, side in zip(qkv[index], sides, strict=True)
+            gradient(one, read, side, is_grads_batched=True)[0][:, 0]
+            for one, side in zip(values, sides, strict=True)
         ]
         slopes += torch.stack(parts, 1).flatten(0, 1)  # of each head by Q, K and V
-        if network := stream.networks.get(Node("feed-forward", number)):
-            states = read[stream.norms[Node("feed-forward", number)]]
-            slopes.append(gradient(outputs[network], states, slope[network])[0][0])
-    return torch.stack([*slopes, final[0]]).cpu()
+        if name := stream.networks.get(network := Node("feed-forward", number)):
+            slopes.append(gradient(outputs[name], inputs[norms[network]], of_networks[name])[0][0])
+    return torch.stack([*slopes, last[0]]).cpu()
 
 
 @dataclass(frozen=True, eq=False)
@@ -430,8 +397,8 @@ class Paths:
     @property
     def between_heads(self) -> dict[PathEdge, float]:
         """The measured edges from one head to another, the largest effect first."""
-        heads = {edge: effect for edge, effect in self.measured.items() if edge.between_heads}
-        return dict(sorted(heads.items(), key=lambda item: -abs(item[1])))
+        ordered = sorted(self.measured.items(), key=lambda item: -abs(item[1]))
+        return {edge: one for edge, one in ordered if edge.sender.part == edge.receiver.part}
 
     @property
     def least(self) -> float:
@@ -455,11 +422,13 @@ def change_texts(model: Pretrained, clean: ModelInputs, other: ModelInputs,
 
     PretrainedError as in `pair_of` and `read_stream`, and where the model's answer is an embedding.
     """
-    pair = pair_of(model, clean, other, *answers)
+    question = ask(model, Question(clean))
     reject_if(
-        pair.clean.id is None,
+        question.id is None,
         f"{model.name} answers with an embedding, and paths are followed to one of two answers. Take a model that writes.",
     )
+    read_stream(question)  # which says why a model has none before its texts are compared
+    pair = pair_of(model, clean, other, *answers)
     own = read_stream(pair.clean)
     return Change(own, read_stream(pair.corrupted).writes - own.writes, pair.gap)
 

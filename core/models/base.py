@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, fields, replace
 from typing import Annotated, Any, Literal
 
@@ -727,8 +727,8 @@ def gather_rows(
 
 
 @contextmanager
-def hooked(handles: Iterable[RemovableHandle]) -> Iterator[None]:
-    """Hooks on modules, which are removed at the end of the block."""
+def hooked(handles: Iterable[AbstractContextManager[Any] | RemovableHandle]) -> Iterator[None]:
+    """Hooks on modules, or groups of them, which are removed at the end of the block."""
     with ExitStack() as stack:
         for handle in handles:
             stack.enter_context(handle)

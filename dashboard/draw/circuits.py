@@ -311,15 +311,19 @@ def between_heads_text(paths: Paths) -> str:
 
 
 def paths_text(paths: Paths) -> str:
-    """How many edges there are, and how well their estimates say what was measured."""
-    rho, signs = paths.agreement
-    agree = "" if rho is None else f"Spearman’s ρ is {number(rho)}, and "
+    """What an edge is, how many there are, and how many were measured."""
     return (
         f"Along an edge, one part alone reads another’s output of text B; all else is held at text A, and what the part "
         f"then gives is put into a clean run. All {paths.count:,} edges are estimated (EAP-IG, {STEPS} steps), and "
-        f"the {len(paths.exact)} strongest measured: {agree}the signs of {percent(signs)} agree. A line is "
-        "wider where the lead moves more. FF: feed-forward network."
+        f"the {len(paths.exact)} strongest measured. A line is wider where the lead moves more. FF: feed-forward network."
     )
+
+
+def agreement_text(paths: Paths) -> str:
+    """How well the estimates of the measured edges say their effects."""
+    rho, signs = paths.agreement
+    ranks = "" if rho is None else f", and Spearman’s ρ of both is {number(rho)}"
+    return f"The estimates of {percent(signs)} have the sign that was measured{ranks}."
 
 
 def path_rows(paths: Paths) -> list[list[str]]:
