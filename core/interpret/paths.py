@@ -163,7 +163,8 @@ def read_stream(baseline: Baseline) -> Stream:
         for module, states in inputs.items()
     }
     refuse("" in before.values(), "has no norm right before a layer")
-    streams = {names[norm]: states[0].detach() for norm, states, _ in norms if states.ndim == 3}
+    streams = {names[one]: states[0].cpu() for one, states, _ in norms if states.ndim == 3}
+    outputs = {name: states.cpu() for name, states in outputs.items()}
     senders, writes = [Node("embedding")], [streams[before[calls[0].module]]]
     whole, read, at = writes[0], dict[str, tuple[Tensor, int]](), dict[Node, str]()
 
@@ -190,8 +191,9 @@ def read_stream(baseline: Baseline) -> Stream:
             whole = whole + writes[-1]
     reads(ANSWER, list(streams)[-1], (whole, len(senders)))
     first, _ = blocks[calls[0].kind, calls[0].layer]
-    made = torch.stack(writes).detach()
-    return Stream(baseline, calls, numbers, senders, made, read, at, networks, first)
+    return Stream(
+        baseline, calls, numbers, senders, torch.stack(writes).detach(), read, at, networks, first
+    )
 
 
 def _refuse(pretrained: Pretrained, condition: Any, why: str) -> None:

@@ -323,7 +323,7 @@ def agreement_text(paths: Paths) -> str:
     """How well the estimates of the measured edges say their effects."""
     rho, signs = paths.agreement
     ranks = "" if rho is None else f", and Spearman’s ρ of both is {number(rho)}"
-    return f"The estimates of {percent(signs)} have the sign that was measured{ranks}."
+    return f"{percent(signs)} of the estimates have the sign that was measured{ranks}."
 
 
 def path_rows(paths: Paths) -> list[list[str]]:

@@ -26,6 +26,7 @@ from core.interpret.head_tests import score_repeats
 from core.interpret.lens import attribute_logit, read_lens
 from core.interpret.patching import estimate_heads, pair_of, patch, patch_source
 from core.interpret.score_sources import explain_score
+from core.interpret.paths import find_paths
 from core.models import ModelConfig
 from core.models.decoding import Prompt, Sampling, SearchSettings, beam, greedy, sample
 from core.pretrained import LAB_MODELS, ModelInputs, PretrainedError, answer, load_lab_model, read
@@ -225,6 +226,7 @@ QUESTIONS = {
     "sources": lambda model, inputs: explain_score(model, inputs, 0, 0, 3, 1),
     "patching": lambda model, inputs: patch(pair_of(model, inputs, OTHER)),
     "estimate": lambda model, inputs: estimate_heads(patch_source(pair_of(model, inputs, OTHER))),
+    "paths": lambda model, inputs: sorted(find_paths(model, inputs, OTHER).exact.tolist()),
     "heads": lambda model, inputs: read_heads(model),
     "vocabularies": lambda model, inputs: read_vocabularies(model),
     "repeats": lambda model, inputs: score_repeats(model, "causal"),
