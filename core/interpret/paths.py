@@ -418,31 +418,36 @@ class Paths:
         return spearman(estimates, self.exact), float(signs.mean())
 
 
-def change_texts(model: Pretrained, clean: ModelInputs, other: ModelInputs,
-                 answers: tuple[int | None, int | None] = (None, None)) -> Change:  # fmt: skip
-    """The clean text's run, whose parts change to the other text's.
+Answers = tuple[int | None, int | None]
+
+
+def change_texts(model: Pretrained, clean: ModelInputs, other: ModelInputs | None,
+                 answers: Answers = (None, None)) -> Change:  # fmt: skip
+    """The clean text's run, whose parts change to the other text's; without one, to zero.
 
     PretrainedError as in `pair_of` and `read_stream`, and where the model's answer is an embedding.
     """
-    question = ask(model, Question(clean))
     reject_if(
-        question.id is None,
+        model.head == "none",
         f"{model.name} answers with an embedding, and paths are followed to one of two answers. Take a model that writes.",
     )
-    read_stream(question)  # which says why a model has none before its texts are compared
+    question = ask(model, Question(clean, None, "", answers[0], "difference", answers[1]))
+    own = read_stream(question)  # which says why a model has none before its texts are compared
+    if other is None:
+        return Change(own, -own.writes, question.value)
     pair = pair_of(model, clean, other, *answers)
-    own = read_stream(pair.clean)
-    return Change(own, read_stream(pair.corrupted).writes - own.writes, pair.gap)
+    shift = read_stream(pair.corrupted).writes - own.writes
+    return Change(replace(own, baseline=pair.clean), shift, pair.gap)
 
 
-def list_edges(model: Pretrained, clean: ModelInputs, other: ModelInputs,
-               answers: tuple[int | None, int | None] = (None, None)) -> Paths:  # fmt: skip
+def list_edges(model: Pretrained, clean: ModelInputs, other: ModelInputs | None,
+               answers: Answers = (None, None)) -> Paths:  # fmt: skip
     """What could be edges between two texts, not estimated yet. Errors: `change_texts`."""
     return change_texts(model, clean, other, answers).edges
 
 
-def find_paths(model: Pretrained, clean: ModelInputs, other: ModelInputs,
-               answers: tuple[int | None, int | None] = (None, None), exact: int = EXACT) -> Paths:  # fmt: skip
+def find_paths(model: Pretrained, clean: ModelInputs, other: ModelInputs | None,
+               answers: Answers = (None, None), exact: int = EXACT) -> Paths:  # fmt: skip
     """All edges between two texts by EAP-IG, and the strongest ones by exact path patching. Errors: `change_texts`."""
     change = change_texts(model, clean, other, answers)
     paths = replace(change.edges, estimates=estimate_edges(change))
