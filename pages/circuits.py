@@ -335,13 +335,14 @@ def paths_section(ref: lab.ModelRef) -> Paths | None:
         texts = ModelInputs(controls.text_a), ModelInputs(controls.text_b)
         row = st.container(horizontal=True, vertical_alignment="bottom")
         with row:
-            answers = tuple(
+            first, second = (
                 Controls.draw(
                     name, into=lab.HERE, ref=ref, baseline=lab.baseline_of(ref, Question(one))
                 )[name]
                 for name, one in zip(("answer_a", "answer_b"), texts, strict=True)
             )
             count = Controls.draw("paths", into=lab.HERE).paths
+        answers = first, second
         about = ref, *texts, answers
         listed = lab.study_of(study_paths.list_edges, *about)
         change = cache(lambda: study_paths.change_texts(model, *texts, answers))

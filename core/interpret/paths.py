@@ -86,7 +86,7 @@ class PathEdge:
 
 
 @dataclass(frozen=True, eq=False)
-class Stream:
+class PathStream:
     """The residual stream of one run: what each part writes, and what is read where.
 
     `writes` (N, T, C) are of `senders`, in the order in which they run. `read` has the stream (T, C) before each norm
@@ -119,7 +119,7 @@ class Stream:
         return self.read[self.norms[replace(receiver, head=None)]][1]
 
 
-def read_stream(baseline: Baseline) -> Stream:
+def path_stream(baseline: Baseline) -> PathStream:
     """The residual stream of a question's run.
 
     PretrainedError where the model does not add up what its heads and networks write, each behind a norm, in one stream.
@@ -138,7 +138,12 @@ def read_stream(baseline: Baseline) -> Stream:
     networks = {
         Node("feed-forward", n): name for n, name in zip(numbers, inner, strict=True) if name
     }
-    outputs, inputs, norms, entered = dict[str, Tensor](), dict[Any, Tensor](), NormCalls(), []
+    outputs, inputs, norms, entered = (
+        dict[str, Tensor](),
+        dict[Any, Tensor](),
+        NormCalls(),
+        list[int](),
+    )
 
     def enter(module: Any, args: tuple[Any, ...], options: dict[str, Any]) -> None:
         inputs[module] = args[0] if args else options["hidden_states"]
@@ -191,7 +196,7 @@ def read_stream(baseline: Baseline) -> Stream:
             whole = whole + writes[-1]
     reads(ANSWER, list(streams)[-1], (whole, len(senders)))
     first, _ = blocks[calls[0].kind, calls[0].layer]
-    return Stream(
+    return PathStream(
         baseline, calls, numbers, senders, torch.stack(writes).detach(), read, at, networks, first
     )
 
@@ -211,7 +216,7 @@ class Change:
     `gap` is how much of the answer's lead the whole change takes away.
     """
 
-    stream: Stream
+    stream: PathStream
     shift: Float[Tensor, "N T C"]
     gap: float
 
@@ -279,6 +284,7 @@ def _changed_values(change: Change, edges: Sequence[PathEdge]) -> list[float]:
             answer = answer_of(baseline.pretrained, batch, output, position, row)
             values[edge] = float(baseline.target_value(answer))
         elif edge.by:
+            assert receiver.layer is not None
             call = outs[edge.by][stream.numbers.index(receiver.layer)]
             patches[edge] = (0, call.kind, call.layer, receiver.head, call.replaceable[row])
         else:
@@ -305,7 +311,7 @@ def estimate_step(change: Change, step: int, steps: int = STEPS) -> Float[np.nda
     return np.where(np.arange(len(effects))[:, None] < counts, effects, np.nan)
 
 
-def _slopes(stream: Stream, added: Float[Tensor, "T C"]) -> Float[Tensor, "R T C"]:
+def _slopes(stream: PathStream, added: Float[Tensor, "T C"]) -> Float[Tensor, "R T C"]:
     """The gradient of the value at what each receiver reads, with something added to the embedding."""
     baseline, model = stream.baseline, stream.baseline.pretrained.model
     inputs, outputs, qkv = dict[Any, Tensor](), dict[str, Tensor](), list[Sequence[Tensor]]()
@@ -425,18 +431,18 @@ def change_texts(model: Pretrained, clean: ModelInputs, other: ModelInputs | Non
                  answers: Answers = (None, None)) -> Change:  # fmt: skip
     """The clean text's run, whose parts change to the other text's; without one, to zero.
 
-    PretrainedError as in `pair_of` and `read_stream`, and where the model's answer is an embedding.
+    PretrainedError as in `pair_of` and `path_stream`, and where the model's answer is an embedding.
     """
     reject_if(
         model.head == "none",
         f"{model.name} answers with an embedding, and paths are followed to one of two answers. Take a model that writes.",
     )
     question = ask(model, Question(clean, None, "", answers[0], "difference", answers[1]))
-    own = read_stream(question)  # which says why a model has none before its texts are compared
+    own = path_stream(question)  # which says why a model has none before its texts are compared
     if other is None:
         return Change(own, -own.writes, question.value)
     pair = pair_of(model, clean, other, *answers)
-    shift = read_stream(pair.corrupted).writes - own.writes
+    shift = path_stream(pair.corrupted).writes - own.writes
     return Change(replace(own, baseline=pair.clean), shift, pair.gap)
 
 
