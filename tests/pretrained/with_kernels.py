@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
+from core.pretrained.attention_recorder import record_attention, state_kernels
 from core.pretrained.load import prepare_model
 from tests.tiny_architectures import ARCHITECTURES, class_of, shrunk
 
@@ -35,6 +36,13 @@ def main() -> None:
                 cache = pretrained.model(input_ids=ids, use_cache=True)
                 name = next(name for name in ("past_key_values", "cache_params") if name in cache)
                 pretrained.model(input_ids=ids[:, :1], use_cache=True, **{name: cache[name]})
+                with record_attention(pretrained.model) as recorder:
+                    pretrained.model(input_ids=ids, use_cache=False)
+            # Its layers without softmax are recorded, and another model of the family takes the same packages.
+            states = any(state_kernels(type(one)) for one in pretrained.model.modules())
+            assert states == any(call.state for call in recorder.calls), "not recorded"
+            again = prepare_model(kind(shrunk(config)), None, family)
+            assert again.kernels == pretrained.kernels, "other packages"
             answers[family] = " ".join(pretrained.kernels)
         except Exception as error:
             answers[family] = f"{type(error).__name__}: {error}"
