@@ -484,13 +484,7 @@ def hold_stream(
     for index, call in enumerate(calls):
         outputs.setdefault(call.output, []).append(index + 1)
     attentions = tuple(f"{call.name}." for call in calls if not call.state)
-    # They give on the stream; a state layer whose W_O is unknown is cut as a whole
-    around = {
-        name
-        for call in calls
-        for name in _prefixes(call.name)
-        if name != call.name or not call.state or call.output is not None
-    }
+    around = {name for call in calls for name in _prefixes(call.name)}  # they give on the stream
     last = output_embeddings(model)
 
     def hooks() -> Iterator[RemovableHandle]:
