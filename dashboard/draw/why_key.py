@@ -129,6 +129,7 @@ def pairs_chart(one: ScoreSources, query: str, key: str, theme: Theme) -> Spec:
             "atquery": rows[row],
             "atkey": columns[column],
             "part": float(cells[row, column]),
+            "says": f"{rows[row]} at {query}, {columns[column]} at {key}",
             "largest": (row, column) in outlined,
         }
         for row, column in np.ndindex(*cells.shape)
@@ -173,9 +174,10 @@ def pairs_chart(one: ScoreSources, query: str, key: str, theme: Theme) -> Spec:
         text_tip("told", "part of the score"),
     ]
     all_of = [text_tip("source", "source"), text_tip("side", "where"), text_tip("told", "in all")]
+    said = {"description": {"field": "says", "type": "nominal"}}
     negative = {"test": "datum.sum < 0", "value": colours[2]}
     layers = [
-        layer("rect", drawn, {**box, "color": fill, "tooltip": tips}),
+        layer("rect", drawn, {**box, **said, "color": fill, "tooltip": tips}),
         layer(
             "rect",
             [each for each in drawn if each["largest"]],

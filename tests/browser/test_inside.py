@@ -89,6 +89,19 @@ def test_a_mark_that_is_pressed_in_a_figure_is_read_below(page, link, mark, link
     sees(page, says)
 
 
+def test_a_score_is_split_and_leads_to_its_weight_and_back(page: Page):
+    open_page(page, "why_key", "svg path[aria-label^='position at it, segment at animal']")
+    sees(page, "because of what meets in their score: position × position")
+    choose(page, "Key", "0 · [CLS]")
+    sees(page, "What wrote it (rows) × [CLS] (columns)")
+    page.get_by_role("link", name="Inside one weight: it → [CLS]").click()
+    page.wait_for_url(re.compile(r"inside_weight\?.*cell=10\.0"))
+    page.get_by_role("link", name="Why this key: it → [CLS]").click()
+    page.wait_for_url(re.compile(r"why_key\?.*cell=10\.0"))
+    sees(page, "What wrote it (rows) × [CLS] (columns)")
+    resize(page, 390, "dark")
+
+
 def test_the_pin_follows_a_list_and_a_press_opens_a_cell(page: Page):
     open_page(page, "inside_weight", ".av[data-ready='1']")
     view = page.locator(".av")
