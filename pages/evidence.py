@@ -9,6 +9,7 @@ import numpy as np
 import streamlit as st
 
 import dashboard.page as lab
+from core.entries import ConfigError
 from core.interpret import evidence, interventions, trace as flow
 from core.interpret.corpus import CorpusConfig, has_training_data, inputs_of, shorten
 from core.pretrained import (
@@ -456,6 +457,10 @@ def _grid(
     )
     if whole:
         lab.caption("“all”: the whole layer.")
+    elif case.way == "mean" and case.corpus is not None:
+        texts, notes = lab.shared(inputs_of, case.corpus)
+        source = CORPORA[case.corpus.source].lower()
+        lab.caption(f"Mean over {lab.plural(len(texts), 'text')}: {source}. {' '.join(notes)}")
     elif interventions.BY_KEY[case.way].needs == "a second text":
         lab.caption(draw.second_text(case.text, lab.baseline_of(*case.key), case.other))
 
@@ -527,7 +532,7 @@ def _ways(case: Case, picked: flow.Head, zero: Mapping[HeadSet, evidence.Effect]
                 if way != "zero"
                 else {head: effect.drop for head, effect in evidence.single_heads(zero).items()}
             )
-        except PretrainedError as error:
+        except (PretrainedError, ConfigError) as error:
             errors[way] = str(error)
     lab.paragraph(draw.disagreement(case.heads[picked], case.ids[picked], measured))
     table = case.ids, case.heads, measured, case.ids[picked], case.estimates, case.sharp

@@ -150,9 +150,11 @@ class Baseline:
 
     @property
     def has_gradient(self) -> bool:
-        """Whether the target value has a gradient: an embedding's cosine with itself has none."""
-        return self.pretrained.recordable and (
-            self.answer.vector is None or bool(self.question.against.strip())
+        """Whether the target value has a gradient: an embedding's cosine with itself, or a KL divergence, has none."""
+        return (
+            self.pretrained.recordable
+            and self.quantity != "kl"
+            and (self.answer.vector is None or bool(self.question.against.strip()))
         )
 
 

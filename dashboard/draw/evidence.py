@@ -157,6 +157,10 @@ PAPERS = r"""**‖α·v·W\_O‖** — the length of the vector that a head writ
 **Heads switched off** — what the answer loses without a head, and α·∂answer/∂α as its estimate.
 [Michel et al. 2019](https://arxiv.org/abs/1905.10650)
 
+**Other baselines than zero** — the mean, resampled or patched output of a head, and what each asks.
+[Wang et al. 2022](https://arxiv.org/abs/2211.00593), [Zhang and Nanda 2024](https://arxiv.org/abs/2309.16042),
+[Heimersheim and Nanda 2024](https://arxiv.org/abs/2404.15255)
+
 **Weights as explanation** — how the order of words by weight agrees with gradients and with leaving words out.
 [Jain and Wallace 2019](https://arxiv.org/abs/1902.10186)
 

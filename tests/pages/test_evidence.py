@@ -163,6 +163,22 @@ def test_a_second_text_without_the_masked_word_is_refused(tmp_path, monkeypatch)
     assert "has no word" in app.info[0].value and "The likeliest answers" in page_text(app)
 
 
+def test_the_mean_is_over_the_texts_that_a_person_writes():
+    link = {"inside:model": "names", WAY: "mean", "evidence:corpus": "Your own texts"}
+    app = app_at("evidence", **link)
+    app.session_state[OPEN] = True
+    app.run()
+    assert "no text" in app.info[0].value.lower() and "Each head by every way" in str(app.expander)
+    app.text_area(key="evidence:lines").set_value("ann gave ben\nben gave ann").run()
+    assert not app.info and "Mean over 2 texts: your own texts." in page_text(app)
+
+
+def test_a_kl_divergence_has_no_gradient():
+    link = {"inside:model": "names", "evidence:quantity": "KL divergence"}
+    text = page_text(open_at("evidence", **link))
+    assert "minus the KL divergence from the full model" in text and "Gradient" not in text
+
+
 def test_a_model_of_pictures_has_two_ways():
     app = open_at("evidence", **{"inside:model": "digits"})
     assert [one.label for one in app.get("button_group")] == ["Without its information"]
