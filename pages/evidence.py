@@ -26,7 +26,6 @@ from core.pretrained import (
 from core.pretrained.finetune import LAB
 from core.ranks import kendall
 from dashboard.draw import evidence as draw
-from dashboard.draw.two_models import SECOND
 
 # Names of measurements
 WITHOUT_HEADS, WITHOUT_TOKENS, MEANS = "evidence:heads", "evidence:tokens", "evidence:means"
@@ -264,7 +263,7 @@ def _draw_texts(choice: lab.ModelChoice, way: str) -> tuple[str, CorpusConfig]:
     trained = f"{LAB}{name}" if choice.ref.source == "lab" else ""
     trains = has_training_data(trained)
     given = {
-        "usual": SECOND.get(name, SECOND[""]) if example else text,
+        "usual": draw.usual_second(name) if example else text,
         "corpora": ("training", "own", "texts") if trains else ("own", "texts"),
     }
     needs, table = interventions.BY_KEY[way].needs, lab.SessionValue(False, TABLE).value

@@ -16,6 +16,7 @@ from dashboard.draw.figures import Ink, Spec, series_encoding, table_columns, te
 from dashboard.draw.formats import number, percent, plain, share_text, signed
 from dashboard.draw.grids import bar_figure
 from dashboard.draw.picture_files import csv_file
+from dashboard.draw.two_models import SECOND
 
 
 def before_after(
@@ -276,9 +277,9 @@ def disagreement(name: str, head: HeadKey, by_way: ByWay) -> str:
     of = {way: effects[head] for way, effects in by_way.items() if head in effects}
     if "zero" not in of:
         return ""
-    said = [f"Without **{plain(name)}** the answer loses {signed(of['zero'])}."]
+    parts = [f"Without **{plain(name)}** the answer loses {signed(of['zero'])}."]
     if "mean" in of:
-        said.append(
+        parts.append(
             f"{signed(of['zero'] - of['mean'])} of that is the head’s mean output, which it writes on every text; "
             f"{signed(of['mean'])} is what it knows about this one."
         )
@@ -289,7 +290,7 @@ def disagreement(name: str, head: HeadKey, by_way: ByWay) -> str:
             why = f", {number(more)} more: there it writes for another answer"
         elif more < -much:
             why = f", {number(-more)} less: so much it writes alike on both texts"
-        said.append(
+        parts.append(
             f"When it writes what it writes on the second text, the answer loses {signed(of['resampled'])}{why}."
         )
     if "patched" in of:
@@ -299,13 +300,13 @@ def disagreement(name: str, head: HeadKey, by_way: ByWay) -> str:
             why = ", less than is lost without it: it needs what other heads write on this text"
             if more > 0:
                 why = ", more than is lost without it: on this text other heads stand in for it"
-        said.append(f"Put into the second text alone it gains {signed(of['patched'])}{why}.")
+        parts.append(f"Put into the second text alone it gains {signed(of['patched'])}{why}.")
     if "direct" in of:
-        said.append(
+        parts.append(
             f"It writes {signed(of['direct'])} of the answer itself; the rest of the effect by zero, "
             f"{signed(of['zero'] - of['direct'])}, goes through later layers, which read it."
         )
-    return " ".join(said)
+    return " ".join(parts)
 
 
 def answer_rows(
@@ -392,6 +393,11 @@ def unit_of(baseline: evidence.Baseline) -> str:
     """What the chart of answers shows of each: a probability (a similarity too), its logarithm, or a logit."""
     of = {"logit": "logit", "difference": "logit", "log-probability": "log-probability"}
     return "probability" if baseline.id is None else of.get(baseline.quantity, "probability")
+
+
+def usual_second(model: str) -> str:
+    """The second text beside a model's own example, as on Two texts."""
+    return SECOND.get(model, SECOND[""])
 
 
 def second_text(text: str, first: evidence.Baseline, second: evidence.Baseline) -> str:
