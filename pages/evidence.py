@@ -142,7 +142,8 @@ class Case:
     def second(self) -> evidence.Question:
         """The same question to the second text, in which the same word is masked; PretrainedError without that word."""
         assert self.choice is not None and self.baseline is not None
-        inputs = replace(self.choice, inputs=ModelInputs(self.text)).masked(self.word)
+        own = replace(self.choice.inputs, text=self.text)
+        inputs = replace(self.choice, inputs=own).masked(self.word)
         return interventions.second_question(self.baseline, inputs)
 
     @property
@@ -205,17 +206,18 @@ def draw_controls(choice: lab.ModelChoice) -> Case:
         )
     ways, word, way, second, corpus = ways_of(model), None, "zero", "", None
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        measured = st.popover("What is measured", icon=":material/tune:")
         if ways:
             way = Controls.draw("way", into=lab.HERE, ways=ways).way
-        with measured:
+        asked = lab.SessionValue(False, TABLE).value, interventions.BY_KEY[way].needs
+        holds = model.head != "none" or (model.reads_text and ways and asked != (False, "nothing"))
+        with st.popover("What is measured", icon=":material/tune:") if holds else lab.HERE:
             if model.head == "masked":
                 word = Controls.draw("word", into=lab.HERE, choice=choice).word
                 question = evidence.Question(choice.masked(word))
             if model.head != "none":
                 question = _draw_question(choice, model, question)
             if model.reads_text and ways:
-                second, corpus = _draw_texts(choice, way)
+                second, corpus = _draw_texts(choice, *asked)
     same = question.inputs == choice.inputs
     reading = choice.reading if same else lab.reading_of(ref, question.inputs)
     baseline = lab.baseline_of(ref, question)
@@ -223,7 +225,7 @@ def draw_controls(choice: lab.ModelChoice) -> Case:
 
 
 def ways_of(model: Pretrained) -> tuple[str, ...]:
-    """The ways that a model's heads can be taken away by: a mean and a second text are of texts, a direct term of a token."""
+    """The ways to take a model's heads away: a mean and a second text are of texts, a direct term is of a token."""
     if not model.recordable:
         return ()
     without = set() if model.head in ("next", "masked", "seq2seq") else {"direct"}
@@ -256,7 +258,7 @@ def _draw_question(
     return question
 
 
-def _draw_texts(choice: lab.ModelChoice, way: str) -> tuple[str, CorpusConfig]:
+def _draw_texts(choice: lab.ModelChoice, table: bool, needs: str) -> tuple[str, CorpusConfig]:
     """The second text and the corpus of the mean; their controls are on the page where they change something."""
     name, text = choice.ref.name, choice.inputs.text
     example = text == model_inputs.text_of(name)
@@ -266,7 +268,6 @@ def _draw_texts(choice: lab.ModelChoice, way: str) -> tuple[str, CorpusConfig]:
         "usual": draw.usual_second(name) if example else text,
         "corpora": ("training", "own", "texts") if trains else ("own", "texts"),
     }
-    needs, table = interventions.BY_KEY[way].needs, lab.SessionValue(False, TABLE).value
     draw_or_read = Controls(**given).draw_or_read
     second = draw_or_read("second", opened=table or needs == "a second text").second
     drawn = draw_or_read("corpus", "lines", opened=table or needs == "a mean")

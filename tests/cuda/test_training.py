@@ -23,6 +23,7 @@ from core.interpret.evidence import (
     measure_contributions,
 )
 from core.interpret.head_tests import score_repeats
+from core.interpret.interventions import BY_KEY, head_effects, mean_outputs
 from core.interpret.lens import attribute_logit, read_lens
 from core.interpret.patching import estimate_heads, pair_of, patch, patch_source
 from core.interpret.score_sources import explain_score
@@ -227,6 +228,17 @@ QUESTIONS = {
     "patching": lambda model, inputs: patch(pair_of(model, inputs, OTHER)),
     "estimate": lambda model, inputs: estimate_heads(patch_source(pair_of(model, inputs, OTHER))),
     "paths": lambda model, inputs: sorted(find_paths(model, inputs, OTHER).exact.tolist()),
+    **{
+        f"heads, {way}": lambda model, inputs, way=way: list(
+            head_effects(
+                ask(model, Question(inputs, quantity="log-probability")),
+                way,
+                means=mean_outputs(model, [inputs]),
+                other=ask(model, Question(OTHER)),
+            ).values()
+        )
+        for way in BY_KEY
+    },
     "heads": lambda model, inputs: read_heads(model),
     "vocabularies": lambda model, inputs: read_vocabularies(model),
     "repeats": lambda model, inputs: score_repeats(model, "causal"),

@@ -185,6 +185,14 @@ def test_a_model_of_pictures_has_two_ways():
     assert app.get("button_group")[0].options == ["zero", "uniform"]
 
 
+def test_a_popover_is_there_where_it_holds_something():
+    # Of an embedding nothing is chosen but the texts of a way that needs some
+    for way, there in (("zero", False), ("mean", True)):
+        app = open_at("evidence", **{"inside:model": "all-MiniLM-L6-v2", WAY: way})
+        labels = [one.proto.popover.label for one in app.get("popover")]
+        assert ("What is measured" in labels) == there
+
+
 def test_agreement_is_of_the_keys_that_some_measure_sees():
     first, second = (
         np.array([[3.0, 2, 1, 0], [1, 2, 3, 4], [0, 0, 0, 0]]),
