@@ -7,7 +7,6 @@ import streamlit as st
 import dashboard.page as lab
 from core.entries import ConfigError, Param
 from core.interpret import interventions, pairs as study
-from core.pretrained import reject_if
 from core.runs.runs import Run
 from core.tasks import reading
 from dashboard.draw import pairs as draw
@@ -128,11 +127,7 @@ def draw_controls() -> tuple[Controls, study.PairsConfig | None] | None:
     if choice is None:
         return None
     with lab.input_errors():
-        reject_if(
-            choice.model.head in ("none", "seq2seq") or not choice.model.reads_text,
-            f"{choice.model.name} answers no text with one token or class, so no answer can be compared with another. "
-            "Take a model that continues a text, such as the writer, fills a mask, or classifies.",
-        )
+        study.check_model(choice.model)
         lab.link_data(DATA, "")
         with row[1]:
             controls = Controls.draw("source", into=lab.HERE, ref=choice.ref)

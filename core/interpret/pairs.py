@@ -79,7 +79,7 @@ def read_pairs(source: Path | str) -> tuple[Pair, ...]:
         for line, item in enumerate(reading.validate_text(text, "list of pairs").split("\n"), 1):
             try:
                 value = json.loads(item) if item.strip() else None
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise ConfigError(f"Line {line} is no JSON: {error}") from error
             refuse_if(
                 value is not None and not isinstance(value, dict),
@@ -250,17 +250,21 @@ def half_interval(values: Float[np.ndarray, "N H"]) -> Float[np.ndarray, " H"]:
     return quantile(1 - LEVEL / 2, n - 1) * values.std(0, ddof=1) / np.sqrt(n)
 
 
+def check_model(pretrained: Pretrained) -> None:
+    """PretrainedError for a model whose answer to a text is no single token or class."""
+    reject_if(
+        pretrained.head in ("none", "seq2seq") or not pretrained.reads_text,
+        f"{pretrained.name} answers no text with one token or class, so no answer can be compared with another. Take "
+        "a model that continues a text, such as the writer, fills a mask, or classifies.",
+    )
+
+
 def baselines(
     pretrained: Pretrained, pair: Pair, quantity: PairQuantity = "difference", equal: bool = True
 ) -> tuple[Baseline, Baseline]:
     """Both texts with what is measured of them. PretrainedError says what is wrong with the pair and what would fit."""
     empty = [name for name in COLUMNS if not getattr(pair, name)]
     reject_if(empty, f"{' and '.join(empty)} {'is' if len(empty) == 1 else 'are'} empty.")
-    reject_if(
-        pretrained.head == "seq2seq",
-        f"{pretrained.name} answers with a text of its own, not with one token. Take a model that "
-        "continues a text, fills a mask, or classifies.",
-    )
     inputs = ModelInputs(pair.clean), ModelInputs(pair.corrupted)
     first = ask(pretrained, Question(inputs[0]))
     output, contrast = (
@@ -330,6 +334,7 @@ def each_pair(
 
     The means of the way "mean" are those over the tokens of both texts of all pairs.
     """
+    check_model(pretrained)
     equal = positions or any(BY_KEY[way].needs == "a second text" for way in ways)
     fitting, refused = list[Pair](), list[str]()
     for row, pair in enumerate(pairs, 1):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import streamlit as st
@@ -18,6 +18,8 @@ from streamlit.delta_generator import DeltaGenerator
 from core.attention import ConfigError, entry
 from core.entries import quote_name, refuse_if
 from core.files import CORPORA, folder_bytes, hosted, runs_folder, seconds_of, text_of
+from core.interpret.corpus import Measurement as CorpusMeasurement
+from core.interpret.pairs import Measurement as PairsMeasurement
 from core.interpret.trace import Kind
 from core.models import ModelConfig
 from core.pretrained import PretrainedError
@@ -755,22 +757,7 @@ def wait(done: Callable[[], object]) -> None:
 # A measurement of a model, by a worker: of a corpus, or of pairs.
 
 
-class Measurement(Protocol):
-    """A measurement's folder as it was read: its state, and how many of `count` texts or pairs are done."""
-
-    @property
-    def run(self) -> Run: ...
-    @property
-    def status(self) -> Status: ...
-    @property
-    def live(self) -> bool: ...
-    @property
-    def done(self) -> int: ...
-    @property
-    def count(self) -> int: ...
-
-
-M = TypeVar("M", bound=Measurement)
+M = TypeVar("M", CorpusMeasurement, PairsMeasurement)
 
 
 def find_measurement(

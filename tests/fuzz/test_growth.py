@@ -28,6 +28,7 @@ from core import tokens
 from core.attention import text as text_of_mechanism
 from core.attention.formula import FormulaError, parse as parse_formula
 from core.entries import ConfigError, Param
+from core.interpret import pairs as contrast_pairs
 from core.interpret.corpus import split_texts
 from core.interpret.head_tests import parse_conllu
 from core.interpret.map_transform import align, group_by_word
@@ -308,6 +309,8 @@ DOORS = (
     Door("texts of a corpus", lambda text: split_texts(text, "lines")),
     Door("paragraphs of a corpus", lambda text: split_texts(text, "paragraphs")),
     Door("pairs of a link", read_pairs),
+    Door("contrast pairs", contrast_pairs.read_pairs),
+    Door("contrast pairs as JSON", lambda text: contrast_pairs.read_pairs(f"{{{text}")),
     Door(
         "link of Compare",
         lambda text: from_query({"source": text, "seed": text, "text": text, "m": [text]}),

@@ -79,6 +79,7 @@ def test_a_file_is_a_table_with_named_columns_or_json(text, tmp_path):
         ("clean,corrupted,answer,other\n", "no pair below it"),
         ('{"clean": 1}\n{"cle', "Line 2 is no JSON"),
         ('{"clean": 1}\n[2]', "Line 2 is no object"),
+        ('{"a":' + 100_000 * "[", "Line 1 is no JSON"),
         ("clean,corrupted,answer,other\na, b,c,d,e\n", "quotation marks"),
         ("one column", "single column"),
         (" ", "There is no list of pairs yet"),
@@ -206,9 +207,27 @@ def test_a_bad_row_is_named_and_the_others_are_measured(model, change, words):
         assert not measure_pairs(model, rows, ["zero"]).refused
 
 
-def test_a_model_without_single_answers_says_so():
-    with pytest.raises(PretrainedError, match="continues a text, fills a mask, or classifies"):
-        baselines(tiny("t5"), Pair("a", "b", "c", "d"))
+@each("family", ["t5", "bert_encoder"])
+def test_a_model_without_single_answers_says_so_once(family):
+    with pytest.raises(
+        PretrainedError, match=r"^\w+ answers no text .* fills a mask, or classifies.$"
+    ):
+        measure_pairs(tiny(family), 2 * [Pair("a", "b", "c", "d")])
+
+
+@each("family", ["bert", "llama", "gpt_oss", "mamba"])
+def test_other_families_are_measured_by_every_way(family):
+    model = tiny(family)
+    mask = "[MASK]" if family == "bert" else "tired"
+    texts = [f"the {one} was {mask}" for one in ("animal", "street")]
+    effects = measure_pairs(model, 2 * [Pair(*texts, "#5", "#9")], positions=True)
+    assert not effects.refused and effects.positions.shape == (
+        2,
+        len(effects.heads),
+        len(effects.tokens),
+    )
+    assert all(np.abs(values).max() > 1e-4 for values in effects.effects.values())
+    assert_close(effects.half("zero"), np.zeros(len(effects.heads)))
 
 
 # A run of its own.
