@@ -67,8 +67,8 @@ def test_llama_rotates_and_shares_its_keys():
     for part, values in expected.items():
         assert torch.equal(read[f"causal_1_{part}"], values), part
     assert torch.equal(read["resid_1"], seen[at][1][0] if seen[at][1].ndim == 3 else seen[at][1])
-    some = read_activations(tiny("llama"), SENTENCE, ("q", "k"), [1], [5, 0]).tensors
-    assert torch.equal(some["causal_1_q"], q[0][[5, 0]])
+    some = read_activations(tiny("llama"), SENTENCE, ("q", "k"), [1], [4, 0]).tensors
+    assert torch.equal(some["causal_1_q"], q[0][[4, 0]])
     assert torch.equal(some["causal_1_k"], k[0][[1, 0]])  # those of their groups
     assert set(some) == {"causal_1_q", "causal_1_k"}
 
