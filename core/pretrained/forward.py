@@ -100,7 +100,9 @@ def forward(pretrained: Pretrained, batch: Batch, with_qkv: bool = False, off: H
         pretrained.lock,
         hooks or nullcontext(),
         num_threads(CORES, after=1) if pretrained.all_cores else nullcontext(),
-        record_attention(pretrained.model, with_qkv, off, probe, uniform, patches, change_qkv) as recorder,
+        record_attention(
+            pretrained.model, with_qkv, off, probe, uniform, patches, change_qkv
+        ) as recorder,
         torch.set_grad_enabled(probe),
     ):
         try:

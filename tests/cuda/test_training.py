@@ -26,8 +26,8 @@ from core.interpret.head_tests import score_repeats
 from core.interpret.interventions import BY_KEY, head_effects, mean_outputs
 from core.interpret.lens import attribute_logit, read_lens
 from core.interpret.patching import estimate_heads, pair_of, patch, patch_source
-from core.interpret.score_sources import explain_score
 from core.interpret.paths import find_paths
+from core.interpret.score_sources import explain_score
 from core.models import ModelConfig
 from core.models.decoding import Prompt, Sampling, SearchSettings, beam, greedy, sample
 from core.pretrained import LAB_MODELS, ModelInputs, PretrainedError, answer, load_lab_model, read
