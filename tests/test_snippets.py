@@ -68,6 +68,7 @@ def run(block, folder, monkeypatch, capsys):
             r"0\.140.*0\.284.*0\.576.*0\.35[45].*0\.617.*\[2, 10, 64\].*\[2, 4, 10, 10\]",
             r"^\(16, 16\) \('\[CLS\]', 'the', 'animal'.*\[\(0, 2\), ",
             r"^\('Mary', 'John'\) 12\.\d+ 27\.\d+\nL0·H0 → V of L3·H2 7\.",
+            r"^0 put the .*\n0\.5 put the ",
             r"^0 .*\n.*\n",
         ],
         strict=True,
@@ -75,6 +76,12 @@ def run(block, folder, monkeypatch, capsys):
 )
 def test_a_snippet_prints(block, words, tmp_path, monkeypatch, capsys):
     assert re.search(f"(?s){words}", run(block, tmp_path, monkeypatch, capsys))
+
+
+def test_activations_are_read_back(tmp_path, monkeypatch, capsys):
+    *_, block = snippets("models.md")
+    printed = run(block, tmp_path, monkeypatch, capsys)
+    assert re.search(r"\[8, 384\]\) torch\.Size\(\[12, 8, 32\]\)$", printed.strip())
 
 
 def test_a_module_is_read(tmp_path, monkeypatch, capsys):
