@@ -477,6 +477,8 @@ def _maps(
         "query": row,
         "column": column,
         "reads": lab.READS[comparison.kind],
+        # the rows of a layer without softmax are not held against uniform ones
+        "noun": "value" if pair.first.map(head.layer).state else "weight",
         "height": 380,
         "absent": "absent",
     }

@@ -8,8 +8,10 @@ import importlib
 import inspect
 import re
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
+import torch
 import transformers
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.models.auto import modeling_auto
@@ -17,7 +19,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING, CONFIG_M
 from transformers.models.auto.feature_extraction_auto import FEATURE_EXTRACTOR_MAPPING_NAMES
 
 from core.pretrained.load import ImageProcessor, reads_of
-from tests.tiny_models import tokenizer
+from tests.tiny_models import ids_of, tokenizer, uneven
 
 ARCHITECTURES = tuple(CONFIG_MAPPING_NAMES)
 TABLES = (
@@ -298,6 +300,16 @@ def class_of(model_type: str) -> type | None:
         and not one.__name__.endswith("PreTrainedModel")
     ]
     return own[0] if own else None
+
+
+def save_small(model_type: str, folder: Path) -> Path:
+    """Write a small model of that architecture that writes text, with uneven weights, and its tokenizer to a folder."""
+    kind, reader = class_of(model_type), tokenizer("bytes")
+    torch.manual_seed(1)
+    model = kind(shrunk(CONFIG_MAPPING[model_type], ids_of(reader, kind.__name__)))
+    uneven(model.eval(), 1).save_pretrained(folder)
+    reader.save_pretrained(folder)
+    return folder
 
 
 class Ears:

@@ -537,6 +537,7 @@ def picture_of(
             weights,
             tuple(map(token_text, each.queries)),
             tuple(map(token_text, each.keys)),
+            "" if is_grid else each.state,
             mask=each.visible[head],
             low=ends[id(each)][0],
             high=ends[id(each)][1],

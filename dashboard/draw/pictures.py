@@ -213,7 +213,7 @@ def scale_legend(item: PictureMap, x: float, y: float, masks: bool) -> str:
     right = width_of_legend(item, False) + 6
     words = (
         (0, 21, number(item.low), "start"),
-        (SCALE // 2, 21, number((item.low + item.high) / 2) if item.signed else "", "middle"),
+        (SCALE // 2, 21, "0" if item.signed and item.low == -item.high else "", "middle"),
         (SCALE, 21, number(item.high), "end"),
         (SCALE + 8, 8, item.noun, "start"),
         (right + SWATCH + 6, 8, WORD if masks else "", "start"),

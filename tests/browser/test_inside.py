@@ -3,9 +3,11 @@
 import re
 from functools import partial
 
+import numpy as np
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from core.pretrained import ModelInputs, load_folder, read
 from dashboard.navigation import STEPS, step_of
 from tests.browser.helpers import (
     HOLD,
@@ -27,7 +29,8 @@ from tests.browser.helpers import (
     wait_ready,
 )
 from tests.cases import wait_for
-from tests.tiny_models import save
+from tests.tiny_architectures import save_small
+from tests.tiny_models import SENTENCE, save
 
 
 @pytest.mark.parametrize(
@@ -143,6 +146,25 @@ def test_a_head_with_more_keys_than_queries_is_drawn(page: Page, tmp_path):
     page.mouse.move(*cell(head, 12, 13))
     expect(head).to_have_attribute("data-hover", "12,13")
     assert 0 <= float(head.get_attribute("data-value")) <= 1
+
+
+def test_a_state_layer_is_drawn_signed_and_named(page: Page, tmp_path):
+    folder = save_small("qwen3_next", tmp_path / "hybrid")
+    weights = read(load_folder(folder, ""), ModelInputs(SENTENCE)).trace.head(0, 1)
+    row, key = np.unravel_index(weights.argmin(), weights.shape)
+    grid, head = open_heads(page, f"?head=0.1&inside%3Amodel={folder}")
+    expect(grid).to_contain_text(
+        "Without softmax: L0, L1, L3: a gated delta rule. Purple is negative"
+    )
+    expect(head.locator(".title")).to_have_text("L0·H1, a gated delta rule")
+    expect(head.locator(".low")).to_have_text(re.compile("^−0[.]"))
+    page.mouse.move(*cell(head, int(row), int(key)))
+    tip = head.locator(".tip")
+    expect(tip).to_contain_text(re.compile(r"weight −0[.]\d+ · largest by size of"))
+    expect(tip).not_to_contain_text("uniform")
+    page.mouse.click(*cell(grid, 2, 0))
+    expect(head.locator(".title")).to_have_text("L2·H0")
+    expect(head.locator(".low")).to_have_text("0")
 
 
 def test_a_click_in_the_grid_a_pin_and_the_link_agree(page: Page):

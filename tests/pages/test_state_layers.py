@@ -2,16 +2,14 @@
 
 import numpy as np
 import pytest
-import torch
-from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from core.pretrained import ModelInputs, load_folder, read
 from dashboard.draw.formats import share_text
 from dashboard.fields.model import MODEL
 from tests.cases import each
 from tests.pages.app import assert_script, everything, open_at, page_html, pictures_of
-from tests.tiny_architectures import class_of, shrunk
-from tests.tiny_models import SENTENCE, ids_of, tokenizer, uneven
+from tests.tiny_architectures import save_small
+from tests.tiny_models import SENTENCE
 
 HYBRID, STATE = "qwen3_next", "mamba"
 
@@ -19,13 +17,9 @@ HYBRID, STATE = "qwen3_next", "mamba"
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
     """A folder with each of both models, whose weights are random."""
-    root, reader = tmp_path_factory.mktemp("state"), tokenizer("bytes")
+    root = tmp_path_factory.mktemp("state")
     for family in (HYBRID, STATE):
-        kind = class_of(family)
-        torch.manual_seed(1)
-        model = kind(shrunk(CONFIG_MAPPING[family], ids_of(reader, kind.__name__)))
-        uneven(model.eval(), 1).save_pretrained(root / family)
-        reader.save_pretrained(root / family)
+        save_small(family, root / family)
     return root
 
 
@@ -68,7 +62,7 @@ def test_a_state_head_is_drawn_with_its_sign(opened, folders):
     grid, one = (pictures[f"pretrained:{name}"].maps for name in ("grid", "head"))
     signs = [True, True, False, True, False]  # of five layers of four heads
     assert [item.signed for item in grid] == [sign for sign in signs for _ in range(4)]
-    assert one[0].signed and one[0].low == -one[0].high
+    assert one[0].note == "a gated delta rule" and one[0].signed and one[0].low == -one[0].high
     assert b"a gated delta rule" in page_html(app, "pretrained")
     assert_script(app)
 
