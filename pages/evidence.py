@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import streamlit as st
@@ -272,7 +272,9 @@ def _draw_texts(choice: lab.ModelChoice, table: bool, needs: str) -> tuple[str, 
     second = draw_or_read("second", opened=table or needs == "a second text").second
     drawn = draw_or_read("corpus", "lines", opened=table or needs == "a mean")
     lines = drawn.lines or ""
-    return second, CorpusConfig(trained or "minilm", drawn.corpus, lines, count=MEAN_TEXTS)
+    return second, CorpusConfig(
+        trained or "minilm", cast(Any, drawn.corpus), lines, count=MEAN_TEXTS
+    )
 
 
 # What is measured of the answer, for all sessions.
@@ -404,7 +406,7 @@ def _sorted(
     case: Case, effects: Mapping[HeadSet, evidence.Effect]
 ) -> dict[flow.Head, evidence.Effect]:
     """The effects of single heads, the largest first."""
-    at = {head: place for place, head in case.ids.items()}
+    at: dict[tuple[str, int, int], flow.Head] = {head: place for place, head in case.ids.items()}
     single = {at[head]: effect for head, effect in evidence.single_heads(effects).items()}
     return dict(sorted(single.items(), key=lambda item: -abs(item[1].drop)))
 
@@ -543,8 +545,8 @@ def _ways(case: Case, picked: flow.Head, zero: Mapping[HeadSet, evidence.Effect]
         caption="Heads by their effect on the answer, by every way",
         markers=False,
     )
-    for way, error in errors.items():
-        st.caption(lab.plain(f"{interventions.BY_KEY[way].name}: {error}"))
+    for way, why in errors.items():
+        st.caption(lab.plain(f"{interventions.BY_KEY[way].name}: {why}"))
     lab.caption(
         "Above 0 a head helps the answer, by every way and in the same unit. Below, Spearman’s ρ between the orders of "
         "all heads: 1 is the same order, 0 no relation."

@@ -118,7 +118,7 @@ class Controls(lab.Search, page="generate"):
         "Head of that layer",
         0,
         0,
-        lambda c: largest(c.model.model, "num_attention_heads", 1) - 1,
+        lambda c: largest(c.model.model, 1, "num_attention_heads") - 1,
         help="The head whose output is added.",
     ).optional(lambda c: c.source == "head")
     place = lab.Select[int](
@@ -314,7 +314,7 @@ def steered_view(about: Generation, pretrained: Pretrained, words: Sequence[str]
     picture = st.container()
     controls = controls.draw_more(*STEERING[2:], into=lab.HERE)
     if controls.source == "texts":
-        texts = (one.strip().splitlines() for one in (controls.towards, controls.away))
+        texts = ((one or "").strip().splitlines() for one in (controls.towards, controls.away))
         made = lab.Call(steering.mean_difference, (ref, controls.layer, *map(tuple, texts)))
     else:
         head = about.inputs.text, controls.layer, controls.writer, controls.place

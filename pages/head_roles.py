@@ -294,8 +294,8 @@ def draw_roles(choice: lab.ModelChoice) -> None:
             st.latex(part, width="content")
         left_out = len(set(sentences) - {each.text for each in inputs.givens})
         model = choice.reading.trace.source
-        rule = draw.role_caption(scores, role, inputs, model, left_out)
-        st.caption(lab.plain(f"{rule} {choice.reading.note or ''}"))
+        caption = draw.role_caption(scores, role, inputs, model, left_out)
+        st.caption(lab.plain(f"{caption} {choice.reading.note or ''}"))
     rule = roles.ROLES[role].targets or roles.share_used
     papers("source", draw.ROLE_PAPERS, rule, roles.weight_on_targets)
 

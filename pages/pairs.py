@@ -1,12 +1,14 @@
 """Many pairs: every head of a model on many contrast pairs, as means with their intervals."""
 
 from functools import partial
+from typing import cast
 
 import streamlit as st
 
 import dashboard.page as lab
 from core.entries import ConfigError, Param
 from core.interpret import interventions, pairs as study
+from core.interpret.trace import Kind
 from core.runs.runs import Run
 from core.tasks import reading
 from dashboard.draw import pairs as draw
@@ -104,13 +106,13 @@ class Controls(lab.Fields, page="pairs"):
         """ConfigError for pairs that cannot be measured."""
         data = Controls.data.value
         if self.source == "template":
-            words = [
+            first, second = (
                 [one.strip() for one in text.split(",") if one.strip()]
                 for text in (self.first, self.second)
-            ]
+            )
             data = study.to_csv(
                 study.pairs_of_template(
-                    self.clean, self.corrupted, *words, self.answer, self.other, self.both
+                    self.clean, self.corrupted, first, second, self.answer, self.other, self.both
                 )
             )
         else:
@@ -223,7 +225,11 @@ def show(controls: Controls, measurement: study.Measurement) -> None:
     picked = Controls.head.shown(
         controls.ref,
         controls.ref,
-        {pair: (effects.heads[place][0], effects.heads[place][1:]) for pair, place in at.items()},
+        {
+            pair: (cast(Kind, kind), (layer, head))
+            for pair, place in at.items()
+            for kind, layer, head in [effects.heads[place]]
+        },
         max(at, key=lambda pair: means[at[pair]]),
     )
     left, right = st.columns([1, 1], gap="medium")

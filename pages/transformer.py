@@ -343,8 +343,8 @@ def model_view() -> None:
             f"predicts {lab.plain(item.queries[0])}."
         )
     if result.stream:
-        row, column = state.pin or cell or (len(item.queries) - 1, 0)
-        weight = {"head": f"{state.layer}.{state.head}", "cell": f"{row}.{column}"}
+        query, key = state.pin or cell or (len(item.queries) - 1, 0)
+        weight = {"head": f"{state.layer}.{state.head}", "cell": f"{query}.{key}"}
         for page, asks, more in (
             ("evidence", "what does it need?", {}),
             ("why_key", "what wrote this score?", weight),

@@ -153,7 +153,7 @@ def read_activations(
     rows = [row for row in rows if layers is None or row[1] in layers]
     without = f"Layers that pass on a state have no q and k: {', '.join(stateful)}."
     notes = cut, note_of(pretrained, recorder, KINDS), without * bool(stateful)
-    metadata = {
+    metadata: dict[str, Any] = {
         "format": f"activations of Attention Lab {lab_version()}",
         "model": pretrained.name,
         "text": inputs.text,
@@ -191,5 +191,5 @@ def weights_digest(model: Any) -> str:
     digest = hashlib.sha256()
     for name, value in model.state_dict().items():
         digest.update(name.encode())
-        digest.update(to_numpy(value.contiguous().reshape(-1).view(torch.uint8)))
+        digest.update(to_numpy(value.contiguous().reshape(-1).view(torch.uint8)).tobytes())
     return digest.hexdigest()

@@ -378,7 +378,7 @@ def measure_contributions(baseline: Baseline) -> Contributions:
         slopes = (
             torch.autograd.grad(
                 baseline.target_value(baseline.answer_in(baseline.batch, output)),
-                [call.probe for call in calls],
+                [call.probe for call in calls if call.probe is not None],
                 allow_unused=True,
             )
             if calls

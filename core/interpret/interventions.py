@@ -7,7 +7,7 @@ Michel et al. 2019; Wang et al. 2022, section 2; Zhang and Nanda 2024; Heimershe
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 import torch
@@ -132,11 +132,15 @@ def head_effects(
         return {head: direct.get(head, 0.0) for head in heads}
     windows = any(len(call.replaceable) != 1 for call in calls.values())
     if way == "uniform" or (way == "zero" and windows):
-        changed = "uniform" if way == "uniform" else "off"
+        without = {head: frozenset({head}) for head in heads}
         return {
             head: baseline.value
-            - float(baseline.target_value(baseline.rerun(**{changed: frozenset({head})})))
-            for head in heads
+            - float(
+                baseline.target_value(
+                    baseline.rerun(uniform=one) if way == "uniform" else baseline.rerun(off=one)
+                )
+            )
+            for head, one in without.items()
         }
     reject_if(
         windows,
@@ -158,7 +162,9 @@ def head_effects(
         else:
             base, before = other, float(baseline.target_value(other.answer))
             values = {key: aligned(own[key], baseline, other, key[0]) for key in own}
-    after = rerun_rows(base, [(0, *head, values[head[0], head[1]]) for head in heads], baseline)
+    after = rerun_rows(
+        base, [(0, *head, values[cast(LayerKey, head[:2])]) for head in heads], baseline
+    )
     sign = -1 if way == "patched" else 1
     return {head: sign * (before - value) for head, value in zip(heads, after, strict=True)}
 
@@ -243,7 +249,8 @@ def mean_of(sums: Iterable[Sums]) -> dict[LayerKey, Float[Tensor, "H E"]]:
     """The mean output of the heads of each layer from the sums of many texts: each token counts once."""
     parts = list(sums)
     return {
-        key: sum(part[key][0] for part in parts) / sum(part[key][1] for part in parts)
+        key: torch.stack([part[key][0] for part in parts]).sum(0)
+        / sum(part[key][1] for part in parts)
         for key in (parts[0] if parts else ())
     }
 

@@ -431,7 +431,7 @@ def direct_logits(
     for write, slope in zip(writes, slopes, strict=True):
         if slope is not None:
             call = calls[write.calls - 1]
-            by_head = shares_of(calls, write, slope[None])[0, : call.gated.shape[2]]
+            by_head = shares_of(calls, write, slope[None])[0, : call.weights.shape[1]]
             for head, value in enumerate(by_head):
                 (towards,) = torch.autograd.grad(value, weights, retain_graph=True)
                 yield (call.kind, call.layer, head), towards

@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, cast, get_args
 
 import numpy as np
 import torch
@@ -106,7 +106,8 @@ def read_pairs(source: Path | str) -> tuple[Pair, ...]:
         f"There are {len(rows):,} pairs; at most {MAX_PAIRS:,} are measured. Cut the file.",
     )
     return tuple(
-        Pair(*(str(value.get(name, "")).strip() for name in COLUMNS), line) for line, value in rows
+        Pair(**{name: str(value.get(name, "")).strip() for name in COLUMNS}, line=line)
+        for line, value in rows
     )
 
 
@@ -136,11 +137,11 @@ def pairs_of_template(
     refuse_if(not couples, "Two lists of different words are needed, such as names.")
     return tuple(
         Pair(
-            *(
-                text.replace("[A]", a).replace("[B]", b)
-                for text in (clean, corrupted, answer, other)
-            ),
-            line,
+            **{
+                name: text.replace("[A]", a).replace("[B]", b)
+                for name, text in zip(COLUMNS, (clean, corrupted, answer, other), strict=True)
+            },
+            line=line,
         )
         for line, (a, b) in enumerate(dict.fromkeys(couples), 2)
     )
@@ -307,10 +308,11 @@ def position_effects(
             out = mixed[key, token] = values.clone()
             out[token] = theirs[key][token]
     changes = [  # before the texts differ a causal head writes the same, and has no effect there
-        (row, token, (0, *head, mixed[head[:2], token]))
-        for row, head in enumerate(heads)
+        (row, token, (0, *key, head, mixed[key, token]))
+        for row, (*kind_layer, head) in enumerate(heads)
+        for key in [cast(LayerKey, tuple(kind_layer))]
         for token in range(effects.shape[1])
-        if not torch.equal(theirs[head[:2]][token, head[2]], own[head[:2]][token, head[2]])
+        if not torch.equal(theirs[key][token, head], own[key][token, head])
     ]
     after = rerun_rows(corrupted, [change for *_, change in changes], clean)
     before = float(clean.target_value(corrupted.answer))
@@ -385,11 +387,13 @@ def join(facts: Line, lines: Sequence[Line]) -> PairEffects:
     ways = lines[0]["effects"] if lines else ()
     tokens = [one["tokens"] for one in lines]
     aligned = len({*map(len, tokens)}) == 1 and lines[0]["positions"] is not None
+    clean, corrupted = np.array([one["values"] for one in lines]).reshape(-1, 2).T
     return PairEffects(
         tuple(tuple(head) for head in facts["heads"]),
         tuple(facts["names"]),
         tuple(Pair(**one["pair"]) for one in lines),
-        *np.array([one["values"] for one in lines]).reshape(-1, 2).T,
+        clean,
+        corrupted,
         {way: np.array([one["effects"][way] for one in lines]) for way in ways},
         np.array([one["positions"] for one in lines]) if aligned else None,
         tuple(one[0] if len({*one}) == 1 else f"{one[0]} …" for one in zip(*tokens, strict=True))

@@ -290,7 +290,7 @@ def _changed_values(change: Change, edges: Sequence[PathEdge]) -> list[float]:
         else:
             name = stream.networks[receiver]
             patches[edge] = Replacement(name, None, states[name][row])
-    values |= zip(patches, rerun_rows(baseline, [*patches.values()], ROWS), strict=True)
+    values |= zip(patches, rerun_rows(baseline, [*patches.values()]), strict=True)
     return [values[edge] for edge in edges]
 
 

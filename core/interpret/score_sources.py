@@ -222,7 +222,7 @@ def explain_score(
             with_qkv=True,
             probe=True,
             hooks=_watch(model, blank.calls, stream),
-            **({"logits_to_keep": 1} if short else {}),  # no logit is looked at
+            **cast(Any, {"logits_to_keep": 1} if short else {}),  # no logit is looked at
         )
     except PretrainedError as error:  # a hook changed what the family's code needs
         raise PretrainedError(NO_SPLIT.format(pretrained.name)) from error
@@ -362,8 +362,8 @@ def _source(numbers: dict[LayerKey, int], calls: Sequence[AttentionCall], part: 
     state = any(call.state and (call.kind, call.layer) == part.key for call in calls)
     if part.role == "head" and not state:
         return Source("head", f"{name}·H{part.head}", layer, part.head, part.key)
-    what = "feed-forward" if part.role == "feed-forward" else "state layer"
-    return Source(what, f"{name} {what}".strip(), layer, None, part.key)
+    role: SourcePart = "feed-forward" if part.role == "feed-forward" else "state layer"
+    return Source(role, f"{name} {role}".strip(), layer, None, part.key)
 
 
 def _read(
@@ -481,6 +481,7 @@ def removal_agreement(removals: Sequence[Removal], seed: int = 0) -> Agreement |
         return None
     (r, rho), known = values[0], np.array([one for one in values if None not in one], dtype=float)
     low, high = np.quantile(known[1:], (0.025, 0.975), axis=0).tolist()
+    assert r is not None and rho is not None
     return Agreement((r, low[0], high[0]), (rho, low[1], high[1]))
 
 

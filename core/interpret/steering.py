@@ -58,10 +58,12 @@ def head_direction(
     states, recorder = _states(pretrained, text, layer)
     numbers = numbers_by_layer(pretrained.model, recorder.calls)
     call = next(one for one in recorder.calls if numbers[one.kind, one.layer] == layer)
+    matrix = output_matrix(call)
     reject_if(
-        (matrix := output_matrix(call)) is None or head >= len(matrix) or token >= len(states),
+        matrix is None or head >= len(matrix) or token >= len(states),
         f"{pretrained.name} has no head {head} of layer {layer} whose output at token {token} can be read.",
     )
+    assert matrix is not None and call.gated is not None
     return _direction(layer, call.gated[0, token, head] @ matrix[head], states[token][None])
 
 

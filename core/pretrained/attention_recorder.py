@@ -260,7 +260,7 @@ def record_attention(model: Any, with_qkv: bool = False, off: HeadSet = NO_HEADS
                 module.register_forward_pre_hook(products.enter),
                 module.register_forward_hook(products.leave),
             ]
-        elif state_kernels(type(module)):
+        elif state_kernels(module.__class__):
             recorder.hooks += [
                 module.register_forward_pre_hook(partial(_run_mixer, recorder), with_kwargs=True),
                 module.register_forward_hook(partial(_leave_mixer, recorder)),
@@ -629,8 +629,8 @@ def recorded_state(
         )
         *earlier, last = out.chunk(calls, 2)
         changed = gated(last)
-        for one, of, values in zip(results, finish, earlier, strict=False):  # the layer has these
-            one.copy_(of(values))
+        for one, of, part_of in zip(results, finish, earlier, strict=False):  # the layer has these
+            one.copy_(of(part_of))
     return (changed, *result[1:]) if isinstance(result, tuple) else changed
 
 
@@ -698,7 +698,7 @@ def make_recordable(model: Any, reads: str) -> str:
             method = getattr(module, name, None)
             if type(module).__name__ == key and not isinstance(method, partial):
                 kernel = KERNELS[key if name == "forward" else name]
-                setattr(module, name, partial(recorded_state, method, kernel))
+                setattr(module, name, partial(recorded_state, cast(Any, method), kernel))
     kinds = set(map(type, model.modules()))
     own = {kind.__name__ for kind in kinds if has_own_code(kind)}
     shared |= any("get_interface" in _names(kind) or state_kernels(kind) for kind in kinds)

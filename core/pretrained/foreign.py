@@ -453,7 +453,8 @@ def record_file(
     )
     if activations:
         out = out or Path("activations.safetensors")
-        parts, some = activations.split(","), (_indices("layers", layers), _indices("heads", heads))
+        parts: Any = activations.split(",")
+        some = (_indices("layers", layers), _indices("heads", heads))
         folder = folder_of(name := resolve(source))
         model = load_folder(folder, name_of(name))
         lines = read_lines(model, ModelInputs(text))

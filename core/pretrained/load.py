@@ -916,7 +916,7 @@ def maps_bytes(model: Any, tokens: int) -> int:
             f"The model has a config.json with {names[0]} = {format_count(size)}; expected 1 or more.",
         )
         count *= size
-    if any(state_kernels(type(module)) for module in model.modules()):
+    if any(state_kernels(module.__class__) for module in model.modules()):
         config = text_config(model)
         heads = (getattr(config, name, None) or 0 for name in STATE_HEADS)
         count += count // size * max(MAX_GROUPS, *heads)

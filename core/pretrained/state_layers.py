@@ -117,7 +117,8 @@ def state_matrix(
     values, axes = given.arguments[kernel.values], kernel.axes
     rows, time, *sizes = by_heads(values, axes).shape
     if groups and function.__name__ == SCAN:
-        return scan_matrix(**{name: given.arguments.get(name) for name in SCANNED}, groups=groups)
+        scanned: dict[str, Any] = {name: given.arguments.get(name) for name in SCANNED}
+        return scan_matrix(**scanned, groups=groups)
     eye = torch.eye(time, dtype=values.dtype, device=values.device)
     per_unit = values.numel() // (1 if kernel.by_channel else sizes[1])
     blocks = []

@@ -142,8 +142,8 @@ def pairs_chart(one: ScoreSources, query: str, key: str, theme: Theme) -> Spec:
         zero, reach = -(space + text) / 2, (space - text) / 2
         for at, value in enumerate(values.tolist()):
             end = zero + reach * value / longest * (1 if side == "query" else -1)
-            ends, band = sorted((zero, end)), (at + 0.2, at + 0.8)
-            box = _box(*ends, *band) if side == "query" else _box(*band, *ends)
+            (start, stop), (low, high) = sorted((zero, end)), (at + 0.2, at + 0.8)
+            box = _box(start, stop, low, high) if side == "query" else _box(low, high, start, stop)
             at_text = {"x": -text / 2} if side == "query" else {"y": -text / 2}
             bars.append(
                 box
@@ -152,7 +152,7 @@ def pairs_chart(one: ScoreSources, query: str, key: str, theme: Theme) -> Spec:
                 | {"source": names[at], "side": f"at the {side}", "sum": value}
             )
     x, y = _axis(columns, WIDE, ink, "top"), _axis(rows, HIGH, ink, "left")
-    box = {
+    corners: Spec = {
         "x": {**x, "field": "left"},
         "x2": {"field": "right"},
         "y": {**y, "field": "top"},
@@ -161,7 +161,7 @@ def pairs_chart(one: ScoreSources, query: str, key: str, theme: Theme) -> Spec:
     colours = colour_scale(theme, signed=True)
     scale = {"range": colours, "domain": [-most, most], "domainMid": 0, "interpolate": "rgb"}
     fill = {"field": "part", "type": "quantitative", "legend": None, "scale": scale}
-    at = {"x": {**x, "field": "x"}, "y": {**y, "field": "y"}, "text": {"field": "short"}}
+    place: Spec = {"x": {**x, "field": "x"}, "y": {**y, "field": "y"}, "text": {"field": "short"}}
     light = {"test": f"abs(datum.part) > {0.55 * most}", "value": PAGE[theme]}
     look = {
         "fontSize": 11,
@@ -177,11 +177,11 @@ def pairs_chart(one: ScoreSources, query: str, key: str, theme: Theme) -> Spec:
     said = {"description": {"field": "says", "type": "nominal"}}
     negative = {"test": "datum.sum < 0", "value": colours[2]}
     layers = [
-        layer("rect", drawn, {**box, **said, "color": fill, "tooltip": tips}),
+        layer("rect", drawn, {**corners, **said, "color": fill, "tooltip": tips}),
         layer(
             "rect",
             [each for each in drawn if each["largest"]],
-            box,
+            corners,
             filled=False,
             stroke=ink.pick,
             strokeWidth=2,
@@ -190,16 +190,19 @@ def pairs_chart(one: ScoreSources, query: str, key: str, theme: Theme) -> Spec:
         layer(
             "text",
             _written(drawn),
-            {**at, "color": {"condition": light, "value": ink.text}},
+            {**place, "color": {"condition": light, "value": ink.text}},
             **look,
         ),
         layer(
             "rect",
             bars,
-            {**box, "color": {"condition": negative, "value": colours[8]}, "tooltip": all_of},
+            {**corners, "color": {"condition": negative, "value": colours[8]}, "tooltip": all_of},
         ),
         layer(
-            "text", _written(bars), {**at, "color": {"value": ink.quiet}}, **look | {"fontSize": 10}
+            "text",
+            _written(bars),
+            {**place, "color": {"value": ink.quiet}},
+            **look | {"fontSize": 10},
         ),
     ]
     titles = {"atquery": "source at the query", "atkey": "source at the key", "part": "part"}

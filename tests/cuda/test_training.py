@@ -5,6 +5,7 @@ import subprocess
 import sys
 from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -217,6 +218,12 @@ def test_every_family_is_read_and_answers(family):
     check(tiny(family), lambda model: answer(model, given(family)))
 
 
+def head_effect_list(way, model, inputs):
+    baseline = ask(model, Question(inputs, quantity="log-probability"))
+    means, other = mean_outputs(model, [inputs]), ask(model, Question(OTHER))
+    return list(head_effects(baseline, way, means=means, other=other).values())
+
+
 QUESTIONS = {
     "breakdown": lambda model, inputs: break_down_weight(
         next(iter(layer_attentions(model, inputs).values())), 0, 3, 1
@@ -228,17 +235,7 @@ QUESTIONS = {
     "patching": lambda model, inputs: patch(pair_of(model, inputs, OTHER)),
     "estimate": lambda model, inputs: estimate_heads(patch_source(pair_of(model, inputs, OTHER))),
     "paths": lambda model, inputs: sorted(find_paths(model, inputs, OTHER).exact.tolist()),
-    **{
-        f"heads, {way}": lambda model, inputs, way=way: list(
-            head_effects(
-                ask(model, Question(inputs, quantity="log-probability")),
-                way,
-                means=mean_outputs(model, [inputs]),
-                other=ask(model, Question(OTHER)),
-            ).values()
-        )
-        for way in BY_KEY
-    },
+    **{f"heads, {way}": partial(head_effect_list, way) for way in BY_KEY},
     "heads": lambda model, inputs: read_heads(model),
     "vocabularies": lambda model, inputs: read_vocabularies(model),
     "repeats": lambda model, inputs: score_repeats(model, "causal"),

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import cache
+from typing import Any, cast
 
 import pytest
 import torch
@@ -26,10 +27,11 @@ QUANTITIES = ("difference", "log-probability", "kl", "probability")
 
 
 def baseline_of(text: str, quantity="difference"):
-    named = {} if quantity == "kl" else {"output": 5}
+    output = None if quantity == "kl" else 5
     contrast = 9 if quantity == "difference" else None
     return ask(
-        tiny("gpt2"), Question(ModelInputs(text), quantity=quantity, contrast=contrast, **named)
+        tiny("gpt2"),
+        Question(ModelInputs(text), output=output, quantity=quantity, contrast=contrast),
     )
 
 
@@ -187,7 +189,7 @@ def test_what_has_no_direct_term_is_refused():
     with pytest.raises(PretrainedError, match="no token but an embedding"):
         head_effects(embedding, "direct")
     with pytest.raises(PretrainedError, match="no quantity 'loss'"):
-        ask(tiny("gpt2"), Question(ModelInputs(A), quantity="loss"))
+        ask(tiny("gpt2"), Question(ModelInputs(A), quantity=cast(Any, "loss")))
 
 
 def test_a_way_says_what_it_asks():

@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -220,7 +221,7 @@ def test_other_families_are_measured_by_every_way(family):
     model = tiny(family)
     mask = "[MASK]" if family == "bert" else "tired"
     texts = [f"the {one} was {mask}" for one in ("animal", "street")]
-    effects = measure_pairs(model, 2 * [Pair(*texts, "#5", "#9")], positions=True)
+    effects = measure_pairs(model, 2 * [Pair(texts[0], texts[1], "#5", "#9")], positions=True)
     assert not effects.refused and effects.positions.shape == (
         2,
         len(effects.heads),
@@ -241,7 +242,7 @@ def test_a_killed_worker_continues_without_a_pair_twice(tmp_path, effects):
     lines = (run.path / LINES).read_bytes()
     (run.path / LINES).write_bytes(lines[:-40])  # the second one was being written
     assert read_measurement(run).done == 1
-    measured = []
+    measured = list[Any]()
     assert work(run, lambda: False, measured.append) == ("finished", "Measured 4 pairs.")
     assert [one["pair"]["line"] for one in measured] == [3, 4, 5] and len(load_lines(run)) == 4
     whole = read_measurement(run)

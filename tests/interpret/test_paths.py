@@ -1,6 +1,7 @@
 """Paths against formulas by hand, in models that are linear, and in trained and untrained ones."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ from core.pretrained.load import untrained
 from tests.cases import each
 from tests.tiny_models import tiny
 
-CLOSE = {"rtol": 1e-3, "atol": 1e-4}
+CLOSE: dict[str, Any] = {"rtol": 1e-3, "atol": 1e-4}
 TEXTS = ModelInputs("the animal was tired"), ModelInputs("the street was tired")
 
 
@@ -195,7 +196,8 @@ def test_two_heads_carry_who_gives_in_the_writer():
     texts = (
         f"When Mary and John went to the shop, {name} gave a book to" for name in ("John", "Mary")
     )
-    paths = find_paths(load_lab_model("writer"), *map(ModelInputs, texts))
+    clean, corrupted = map(ModelInputs, texts)
+    paths = find_paths(load_lab_model("writer"), clean, corrupted)
     assert paths.words == ("Mary", "John") and paths.count == 2188
     names = [edge.name for edge, effect in paths.between_heads.items() if effect > paths.least]
     assert names == ["L0·H0 → V of L3·H2", "L0·H2 → V of L3·H2"]

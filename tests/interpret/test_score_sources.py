@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from core.interpret.score_sources import (
     CONSTANT,
     Removal,
     ScoreSources,
+    Side,
     Source,
     explain_score,
     measure_removals,
@@ -61,10 +63,11 @@ def test_parts_add_up_to_the_models_own_score(model_type):
         assert split.weight == pytest.approx(own.weight, abs=1e-6)
         assert split.moved_shares.sum() == pytest.approx(1)
         assert {"head", "state layer"} & {one.part for one in split.q_sources}
-        for side, sources, sums in (
+        sides: list[tuple[Side, Any, Any]] = [
             ("query", split.q_sources, split.parts.sum(1)),
             ("key", split.k_sources, split.parts.sum(0)),
-        ):
+        ]
+        for side, sources, sums in sides:
             for source, part in zip(sources, sums, strict=True):
                 if (read := split.tokens(side, source)) is not None:
                     assert read.sum() == pytest.approx(part, abs=1e-4 * largest)
@@ -78,7 +81,8 @@ def test_without_biases_nothing_is_left_to_them(model_type):
         if name.endswith("bias"):
             weight.data.zero_()
     (kind, layer), attention = list(layer_attentions(pretrained, GIVEN).items())[-1]
-    split = explain_score(pretrained, GIVEN, layer, 0, *seen_cell(attention), kind)
+    query, key = seen_cell(attention)
+    split = explain_score(pretrained, GIVEN, layer, 0, query, key, kind)
     constant = [place for place, one in enumerate(split.q_sources) if one.part in CONSTANT]
     assert not split.q_parts[constant].any()
 

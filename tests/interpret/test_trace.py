@@ -499,7 +499,7 @@ def state_map(weights, state="a gated delta rule", layer=0):
 
 
 def test_shares_of_signed_rows_are_by_size():
-    expected = [[[0, 0, 0], [0.25, 0.75, 0], [0.5, 0.25, 0.25]]]
+    expected = np.array([[[0, 0, 0], [0.25, 0.75, 0], [0.5, 0.25, 0.25]]])
     for state in ("", "a gated delta rule"):
         np.testing.assert_allclose(state_map(SIGNED, state).shares, expected, rtol=1e-4)
     # Rows of attention stay as they are, those with a sink too; rows of a state layer never sum to anything else.
@@ -529,7 +529,7 @@ def test_rollout_and_flow_of_signed_maps_pass_shares_on():
         AttentionTrace((state_map(SIGNED), state_map(5 * SIGNED, layer=1)), ""), "causal", 1
     )
     for step in steps:  # half of the residual, but for the row of zeros, which is residual alone
-        expected = [[1, 0, 0], [0.125, 0.875, 0], [0.25, 0.125, 0.625]]
+        expected = np.array([[1, 0, 0], [0.125, 0.875, 0], [0.25, 0.125, 0.625]])
         np.testing.assert_allclose(step, expected, rtol=1e-4)
     np.testing.assert_allclose(rollout(steps).sum(-1), 1, rtol=1e-4)
     assert (rollout(steps) >= 0).all()

@@ -22,7 +22,7 @@ from core.interpret.evidence import (
     layer_attentions,
     telling_cell,
 )
-from core.interpret.interventions import head_effects
+from core.interpret.interventions import BY_KEY, head_effects
 from core.pretrained import ModelInputs, load_lab_model
 from dashboard.draw import (
     circuits as circuits_draw,
@@ -131,7 +131,7 @@ WAY, OPEN = "evidence:way", "evidence:ways"
     ],
 )
 def test_each_way_is_drawn_in_its_own_words(way, title, fact):
-    link = {"inside:model": "names", WAY: evidence_draw.BY_KEY[way].name}
+    link = {"inside:model": "names", WAY: BY_KEY[way].name}
     text = page_text(open_at("evidence", **link))
     assert title in text and fact in text and "of 4 heads" in text
 
@@ -181,8 +181,9 @@ def test_a_kl_divergence_has_no_gradient():
 
 def test_a_model_of_pictures_has_two_ways():
     app = open_at("evidence", **{"inside:model": "digits"})
-    assert [one.label for one in app.get("button_group")] == ["Without its information"]
-    assert app.get("button_group")[0].options == ["zero", "uniform"]
+    groups: Any = app.get("button_group")
+    assert [one.label for one in groups] == ["Without its information"]
+    assert groups[0].options == ["zero", "uniform"]
 
 
 def test_a_popover_is_there_where_it_holds_something():

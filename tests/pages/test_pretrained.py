@@ -141,7 +141,7 @@ def test_activations_of_a_link_are_a_file(monkeypatch):
         files[name] = label, data
 
     monkeypatch.setattr(st, "download_button", button)
-    link = {
+    link: dict[str, Any] = {
         "pretrained:parts": ["Queries (q)"],
         "pretrained:layers": "L3",
         "pretrained:heads": "H1",

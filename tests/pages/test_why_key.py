@@ -9,6 +9,7 @@ import pytest
 from core.interpret.score_sources import Removal, Source, explain_score, removal_agreement
 from core.pretrained import ModelInputs, load_minilm
 from dashboard.draw import why_key as draw
+from dashboard.draw.figures import Ink
 from tests.pages.app import (
     Case,
     open_at,
@@ -134,7 +135,7 @@ def test_where_the_parts_do_not_predict_is_said():
         "Over 12 removals" in said and "of query 9 and key 0: predicted +3.00, actual −5.00" in said
     )
     assert "too alike" in draw.agreement_fact("L2·H0", removals[:2], None)
-    points = draw.removals_chart(removals, draw.Ink.of("light"))["layer"][1]["data"]["values"]
+    points = draw.removals_chart(removals, Ink.of("light"))["layer"][1]["data"]["values"]
     assert [point["predicted"] for point in points] == [one.predicted for one in removals]
 
 

@@ -5,6 +5,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from inspect import signature
+from typing import Any
 
 import numpy as np
 import pytest
@@ -80,7 +81,7 @@ def batch_of(rows, time, padding=0):
 
 @each("family", FAMILIES)
 def test_matrix_times_values_is_the_layer_s_output(family, by_channel):
-    model, errors = model_of(family).model, []
+    model, errors = model_of(family).model, list[Any]()
     for batch in (batch_of(1, 7), batch_of(2, 70, padding=3)):
         with record_attention(model, with_qkv=True) as recorder, torch.no_grad():
             model(**batch)

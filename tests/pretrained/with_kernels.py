@@ -39,7 +39,7 @@ def main() -> None:
                 with record_attention(pretrained.model) as recorder:
                     pretrained.model(input_ids=ids, use_cache=False)
             # Its layers without softmax are recorded, and another model of the family takes the same packages.
-            states = any(state_kernels(type(one)) for one in pretrained.model.modules())
+            states = any(state_kernels(one.__class__) for one in pretrained.model.modules())
             assert states == any(call.state for call in recorder.calls), "not recorded"
             again = prepare_model(kind(shrunk(config)), None, family)
             assert again.kernels == pretrained.kernels, "other packages"
