@@ -27,7 +27,7 @@ from core.provenance import lab_version
 
 Part = Literal["resid", "q", "k", "v", "out"]
 PARTS: tuple[Part, ...] = get_args(Part)
-AXES: dict[Part, str] = {
+AXES: dict[str, str] = {
     "resid": "(token, dimension): the residual stream after the layer",
     "q": "(head, token, dimension): queries, after rotation and norms, before the scale",
     "k": "(head, token, dimension): keys, of as many heads as the model has keys, or of those chosen",
@@ -51,7 +51,7 @@ class Activations:
 def activation_bytes(
     pretrained: Pretrained,
     tokens: int,
-    parts: Collection[Part] = PARTS,
+    parts: Collection[str] = PARTS,
     layers: Collection[int] | None = None,
     heads: Sequence[int] | None = None,
 ) -> int:
@@ -95,7 +95,7 @@ def activation_bytes(
 def read_activations(
     pretrained: Pretrained,
     inputs: ModelInputs | str,
-    parts: Sequence[Part] = PARTS,
+    parts: Sequence[str] = PARTS,
     layers: Collection[int] | None = None,
     heads: Sequence[int] | None = None,
 ) -> Activations:
@@ -160,8 +160,8 @@ def read_activations(
         "second": inputs.second,
         "tokens": json.dumps(source.tokens),
         "ids": json.dumps(source.ids),
-        "target_tokens": target and json.dumps(target.tokens),
-        "target_ids": target and json.dumps(target.ids),
+        "target_tokens": json.dumps(target.tokens) if target else None,
+        "target_ids": json.dumps(target.ids) if target else None,
         "modules": json.dumps({name: module for name, _, _, module in rows}),
         "notes": " ".join(filter(None, notes)),
         **{part: AXES[part] for part in parts},
@@ -175,7 +175,7 @@ def read_activations(
 def activations_file(
     pretrained: Pretrained,
     inputs: ModelInputs | str,
-    parts: Sequence[Part] = PARTS,
+    parts: Sequence[str] = PARTS,
     layers: Collection[int] | None = None,
     heads: Sequence[int] | None = None,
     revision: str = "",

@@ -19,7 +19,7 @@ from core.interpret.lens import layers_of, token_states
 from core.interpret.patching import read_outputs, states_of, with_states
 from core.models.base import hooked
 from core.models.decoding import SearchSettings
-from core.pretrained import ModelInputs, Pretrained, forward, numbers_by_layer, reject_if
+from core.pretrained import ModelInputs, Pretrained, PretrainedError, forward, reject_if
 from core.pretrained.generate import generate_steps, prepare_generation
 
 
@@ -56,15 +56,16 @@ def head_direction(
 ) -> Direction:
     """What a head writes at a token of a text. PretrainedError for no such head or token, or where W_O is not found."""
     states, recorder = _states(pretrained, text, layer)
-    numbers = numbers_by_layer(pretrained.model, recorder.calls)
-    call = next(one for one in recorder.calls if numbers[one.kind, one.layer] == layer)
-    matrix = output_matrix(call)
-    reject_if(
-        matrix is None or head >= len(matrix) or token >= len(states),
-        f"{pretrained.name} has no head {head} of layer {layer} whose output at token {token} can be read.",
-    )
-    assert matrix is not None and call.gated is not None
-    return _direction(layer, call.gated[0, token, head] @ matrix[head], states[token][None])
+    inside = f"{layers_of(pretrained)[layer]}."
+    calls = [one for one in recorder.calls if one.name.startswith(inside)]
+    # of a layer with a state beside attention, the attention
+    call = min(calls, key=lambda one: one.state, default=None)
+    matrix = None if call is None else output_matrix(call)
+    if call is None or matrix is None or head >= len(matrix) or token >= len(states):
+        raise PretrainedError(
+            f"{pretrained.name} has no head {head} of layer {layer} whose output at token {token} can be read."
+        )
+    return _direction(layer, call.replaceable[0, token, head] @ matrix[head], states[token][None])
 
 
 def steer(

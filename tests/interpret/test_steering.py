@@ -12,6 +12,7 @@ from core.pretrained import ModelInputs, PretrainedError, load_lab_model
 from core.pretrained.generate import generate, prepare_generation
 from tests.cases import each
 from tests.close import assert_close
+from tests.pretrained.test_attention_recorder import built
 from tests.tiny_models import OTHER, SENTENCE, tiny
 
 SETTINGS = SearchSettings(longest=8)
@@ -100,6 +101,21 @@ def test_a_head_writes_by_its_part_of_w_o():
     direction = head_direction(pretrained, OTHER, 1, 4, 2)
     assert_close(direction.vector / direction.vector.norm(), written / written.norm())
     assert_close(direction.vector.norm(), seen[layer][1][0, 2].norm())
+
+
+def test_layers_beside_and_without_attention():
+    pretrained = built("falcon_h1")  # each layer has a state beside its attention
+    layer, seen = pretrained.model.model.layers[1], []
+    output = layer.self_attn.o_proj
+    with hooked(
+        one.register_forward_pre_hook(lambda _, args: seen.append(args[0])) for one in [output]
+    ):
+        direction = head_direction(pretrained, SENTENCE, 1, 0, 3).vector
+    size = layer.self_attn.head_dim
+    written = seen[0][0, 3, :size] @ output.weight[:, :size].T
+    assert_close(direction / direction.norm(), written.detach() / written.detach().norm())
+    with pytest.raises(PretrainedError, match="no head 0 of layer 2"):
+        head_direction(built("nemotron_h"), SENTENCE, 2, 0, 0)  # experts alone
 
 
 @each(
