@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -56,6 +56,11 @@ Side = Literal["query", "key"]
 SLOPES = (
     2**21
 )  # numbers of the largest slope in one backward pass: more is slower, for want of cache
+# By the name of an embedding, or what has a bias
+OF_NO_LAYER: dict[str, SourcePart] = {
+    "token": "embedding", "position": "position", "segment": "segment", "bias": "biases", "norm": "biases",
+    "transform": "biases", "projection": "projection bias",
+}  # fmt: skip
 START = "start"  # the role of what enters the first layer
 CONSTANT = ("biases", "projection bias")
 ADDS_UP = 1e-4  # of the largest part: how far their sum may be from the model's own vector
@@ -350,13 +355,10 @@ def _split(
 
 
 def _source(numbers: dict[LayerKey, int], calls: Sequence[AttentionCall], part: Part) -> Source:
-    if part.role == "embedding":
-        what = "embedding" if part.name == "token" else part.name
-        return Source(cast(SourcePart, what), what)
-    if part.role not in ("head", "feed-forward", "mixer"):
-        return Source(what := "projection bias" if part.role == "projection" else "biases", what)
-    layer = int(part.name[1:]) if part.name else None
-    name = part.name
+    plain = OF_NO_LAYER.get(part.name if part.role == "embedding" else part.role)
+    if plain is not None:
+        return Source(plain, plain)
+    layer, name = int(part.name[1:]) if part.name else None, part.name
     if part.key is not None:
         layer, name = numbers[part.key], layer_names(numbers)[part.key]
     state = any(call.state and (call.kind, call.layer) == part.key for call in calls)
@@ -477,11 +479,11 @@ def removal_agreement(removals: Sequence[Removal], seed: int = 0) -> Agreement |
     rng = np.random.default_rng(seed)
     drawn = rng.integers(0, len(pairs), (1000, len(pairs)))
     values = [(pearson(*some.T), spearman(*some.T)) for some in (pairs, *pairs[drawn])]
-    if None in values[0]:
+    r, rho = values[0]
+    if r is None or rho is None:
         return None
-    (r, rho), known = values[0], np.array([one for one in values if None not in one], dtype=float)
+    known = np.array([one for one in values if None not in one], dtype=float)
     low, high = np.quantile(known[1:], (0.025, 0.975), axis=0).tolist()
-    assert r is not None and rho is not None
     return Agreement((r, low[0], high[0]), (rho, low[1], high[1]))
 
 

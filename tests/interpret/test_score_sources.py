@@ -255,6 +255,20 @@ def test_without_a_source_the_model_runs_on():
         score_without(pretrained, inputs, split, "query", sources["biases"])
 
 
+@each("model_type", ["opt", "whisper", "t5", "qwen3_next", "mixtral", "bert", "vit", "falcon_h1"])
+def test_each_source_that_a_module_writes_is_removed(model_type):
+    pretrained = built(model_type)
+    uneven(pretrained.model)
+    (kind, layer), attention = list(layer_attentions(pretrained, GIVEN).items())[-1]
+    split = explain_score(pretrained, GIVEN, layer, 0, *seen_cell(attention), kind)
+    for side, sources in (("query", split.q_sources), ("key", split.k_sources)):
+        written = [one for one in sources if one.modules]
+        assert "head" in {one.part for one in written}
+        for source in written:
+            actual = score_without(pretrained, GIVEN, split, side, source)
+            assert np.isfinite(actual) and actual != pytest.approx(split.score, rel=1e-7), source
+
+
 def test_removals_are_random_and_their_agreement_has_an_interval():
     pretrained, inputs = tiny("gpt2"), given("gpt2")
     removals = list(measure_removals(pretrained, inputs, 1, 2, count=6, seed=1))
