@@ -53,9 +53,7 @@ SourcePart = Literal[
     "projection bias",
 ]  # fmt: skip
 Side = Literal["query", "key"]
-SLOPES = (
-    2**21
-)  # numbers of the largest slope in one backward pass: more is slower, for want of cache
+SLOPES = 2**21  # numbers of the largest slope in one backward pass: more is slower, in no cache
 # By the name of an embedding, or what has a bias
 OF_NO_LAYER: dict[str, SourcePart] = {
     "token": "embedding", "position": "position", "segment": "segment", "bias": "biases", "norm": "biases",
