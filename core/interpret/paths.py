@@ -18,6 +18,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from core.entries import Cost
 from core.interpret.circuits import NormCalls, watch_norms
 from core.interpret.evidence import Baseline, Question, ask, output_matrix
 from core.interpret.patching import (
@@ -41,6 +42,7 @@ from core.pretrained import (
     numbers_by_layer,
     reject_if,
 )
+from core.pretrained.base import refuse_too_much
 from core.ranks import spearman
 
 By = Literal["Q", "K", "V", ""]
@@ -48,6 +50,7 @@ QKV: tuple[By, ...] = ("Q", "K", "V")
 STEPS = 5  # between the two texts
 EXACT = 20  # edges, the strongest by their estimates, that are measured beside them
 LOGITS, SHARE = 0.5, 0.1  # logits, and of the gap: from where an edge stands out
+COPIES = 4  # of what is written: of two texts, their difference, and a layer's gradients
 CLOSE = 1e-3  # of the stream: how far the sum of what was written may be from it
 
 
@@ -170,6 +173,13 @@ def path_stream(baseline: Baseline) -> PathStream:
     refuse("" in before.values(), "has no norm right before a layer")
     streams = {names[one]: states[0].cpu() for one, states, _ in norms if states.ndim == 3}
     outputs = {name: states.cpu() for name, states in outputs.items()}
+    parts = 1 + len(networks) + sum(call.replaceable.shape[2] for call in calls)
+    size = parts * streams[before[calls[0].module]].numel()
+    refuse_too_much(
+        Cost(bytes=4 * COPIES * size),
+        f"What {parts:,} parts write to {len(baseline.source):,} tokens",
+        "Take shorter texts, or a smaller model.",
+    )
     senders, writes = [Node("embedding")], [streams[before[calls[0].module]]]
     whole, read, at = writes[0], dict[str, tuple[Tensor, int]](), dict[Node, str]()
 
@@ -305,14 +315,7 @@ def estimate_edges(change: Change, steps: int = STEPS) -> Float[np.ndarray, "N R
 
 def estimate_step(change: Change, step: int, steps: int = STEPS) -> Float[np.ndarray, "N R"]:
     """The estimates from the gradient of one step, from 1, next to the other's embeddings, to `steps`, the own."""
-    slopes = _slopes(change.stream, change.shift[0] * (1 - step / steps))
-    effects = -to_numpy(torch.einsum("ntc,rtc->nr", change.shift, slopes))
-    counts = [change.stream.count(receiver) for receiver, _ in change.stream.receivers]
-    return np.where(np.arange(len(effects))[:, None] < counts, effects, np.nan)
-
-
-def _slopes(stream: PathStream, added: Float[Tensor, "T C"]) -> Float[Tensor, "R T C"]:
-    """The gradient of the value at what each receiver reads, with something added to the embedding."""
+    stream, added = change.stream, change.shift[0] * (1 - step / steps)
     baseline, model = stream.baseline, stream.baseline.pretrained.model
     inputs, outputs, qkv = dict[Any, Tensor](), dict[str, Tensor](), list[Sequence[Tensor]]()
     norms = {node: model.get_submodule(name) for node, name in stream.norms.items()}
@@ -330,6 +333,10 @@ def _slopes(stream: PathStream, added: Float[Tensor, "T C"]) -> Float[Tensor, "R
         qkv.append(values)
         return values
 
+    def against(slope: Float[Tensor, "R T C"]) -> Float[Tensor, "N R"]:
+        """What the change of each sender takes away by this gradient; of a layer at once, for memory."""
+        return -torch.einsum("ntc,rtc->nr", change.shift, slope.cpu())
+
     first = model.get_submodule(stream.first)
     hooks = hooked(
         (
@@ -346,22 +353,24 @@ def _slopes(stream: PathStream, added: Float[Tensor, "T C"]) -> Float[Tensor, "R
     written = [*(inputs[one] for one in projections), *outputs.values(), inputs[norms[ANSWER]]]
     *at, last = gradient(value, written)
     of_networks = dict(zip(outputs, at[len(projections) :], strict=True))
-    slopes = list[Tensor]()
+    effects = list[Tensor]()
     for number, call, own, values in zip(stream.numbers, stream.calls, at, qkv, strict=False):
         size, read = call.replaceable.shape[2], inputs[norms[Node("head", number)]]
-        each = (
-            torch.eye(size).to(own).repeat_interleave(own.shape[-1] // size, 1)
-        )  # one head's part
+        # The slope of each head's output alone
+        each = torch.eye(size).to(own).repeat_interleave(own.shape[-1] // size, 1)
         alone = own * each.view(size, *[1] * (own.ndim - 1), -1)
         sides = gradient(inputs[call.output], values, alone, is_grads_batched=True)
         parts = [
             gradient(one, read, side, is_grads_batched=True)[0][:, 0]
             for one, side in zip(values, sides, strict=True)
         ]
-        slopes += torch.stack(parts, 1).flatten(0, 1)  # of each head by Q, K and V
+        effects.append(against(torch.stack(parts, 1).flatten(0, 1)))  # of each head by Q, K and V
         if name := stream.networks.get(network := Node("feed-forward", number)):
-            slopes.append(gradient(outputs[name], inputs[norms[network]], of_networks[name])[0][0])
-    return torch.stack([*slopes, last[0]]).cpu()
+            slope = gradient(outputs[name], inputs[norms[network]], of_networks[name])[0]
+            effects.append(against(slope))
+    made = to_numpy(torch.cat([*effects, against(last)], 1))
+    counts = [stream.count(receiver) for receiver, _ in stream.receivers]
+    return np.where(np.arange(len(made))[:, None] < counts, made, np.nan)
 
 
 @dataclass(frozen=True, eq=False)

@@ -224,3 +224,9 @@ def test_few_rows_run_at_once(monkeypatch):
     whole = measure_edges(change, edges)
     monkeypatch.setattr("core.interpret.paths.ROWS", 3)
     np.testing.assert_allclose(measure_edges(change, edges), whole, **CLOSE)
+
+
+def test_more_than_there_is_memory_for_is_refused(monkeypatch):
+    monkeypatch.setattr("core.interpret.paths.COPIES", 10**12)
+    with pytest.raises(PretrainedError, match="What 9 parts write to 13 tokens .*shorter texts"):
+        find_paths(load_lab_model("only-attention"), *PAIR)
