@@ -218,6 +218,8 @@ def view() -> None:
 def show(controls: Controls, measurement: study.Measurement) -> None:
     effects = measurement.effects
     if effects is None:
+        if measurement.live:
+            lab.placeholder("The heads appear here once the first pair is measured.", draw.HEIGHT)
         return
     controls = Controls(**vars(controls), effects=effects).draw_more("way", into=lab.HERE)
     way, at, layers = controls.way, draw.places(effects), draw.layer_names(effects)

@@ -34,7 +34,7 @@ def data_widget(param: Param, key: str) -> str:
     st.file_uploader(
         f"{param.name}: upload a file of at most {param.longest:,} characters, of up to four bytes each",
         key=file_key(key),
-        type=["txt", "csv", "tsv", "md", "conllu"],
+        type=["txt", "csv", "tsv", "jsonl", "md", "conllu"],
         max_upload_size=at_most("upload_megabytes", MAX_MB),
         on_change=guarded(file_key(key), _take_file),
         args=(key,),
