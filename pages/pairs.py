@@ -31,6 +31,7 @@ def template_text(label: str, part: int, help: str) -> lab.Text:
         lambda c: c.own[part] if isinstance(c.own[part], str) else ", ".join(c.own[part]),
         key=lambda c: f"{label.lower().replace(' ', '_')}:{c.ref.name}",
         help=help,
+        also=lambda c: {"width": lab.room(520)},  # a whole sentence
     ).when(lambda c: c.source == "template")
 
 
@@ -117,8 +118,9 @@ class Controls(lab.Fields, page="pairs"):
             )
         else:
             study.read_pairs(reading.read(data))
+        ways = tuple(way for way in interventions.BY_KEY if way in self.ways)  # in one order
         return study.PairsConfig(
-            lab.config_name(self.ref), data, tuple(self.ways), self.quantity, self.positions
+            lab.config_name(self.ref), data, ways, self.quantity, self.positions
         )
 
 
@@ -290,11 +292,20 @@ def show(controls: Controls, measurement: study.Measurement) -> None:
     elif measurement.config.positions:
         lab.caption("Head by token is left out: the pairs differ in their number of tokens.")
     lab.details("The pairs", partial(show_pairs, effects.pairs), "pairs:list")
-    for label, text, name in (
-        ("All heads, CSV", lambda: study.to_table(effects), "heads-on-pairs.csv"),
-        ("These pairs, CSV", lambda: study.to_csv(effects.pairs), "pairs.csv"),
-    ):
-        st.download_button(label, text, name, "text/csv", on_click="ignore", key=f"pairs:{name}")
+    with st.container(horizontal=True):
+        for label, text, name in (
+            ("All heads, CSV", study.to_table(effects), "heads-on-pairs.csv"),
+            ("These pairs, CSV", study.to_csv(effects.pairs), "pairs.csv"),
+        ):
+            st.download_button(
+                label,
+                text,
+                name,
+                "text/csv",
+                on_click="ignore",
+                key=f"pairs:{name}",
+                icon=":material/download:",
+            )
     lab.as_python(
         effects=effects,
         draw={"pairs:grid": draw.CHART.format(way=way)},

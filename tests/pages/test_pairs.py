@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from core.interpret.interventions import BY_KEY
 from core.interpret.pairs import (
     OWN,
     SAVED,
@@ -104,6 +105,16 @@ def test_what_ships_is_what_is_measured(name):
         assert_close(effects.effects[way][:2], values)
     assert not effects.refused and np.isfinite(effects.half("mean")).all()
     assert effects.positions.shape[:2] == effects.effects["zero"].shape
+
+
+def test_ways_picked_in_another_order_are_the_same_measurement():
+    app = open_at("pairs", **{"inside:model": "names"})
+    app.multiselect(key="pairs:ways:difference").set_value([*BY_KEY][::-1]).run()
+    assert "Over 20 pairs" in page_text(app)
+    app.multiselect(key="pairs:ways:difference").set_value(["zero"]).run()
+    assert_says(app, "20 pairs were not measured in this way yet.")
+    app.multiselect(key="pairs:ways:difference").set_value([]).run()
+    assert_says(app, "take ways = one of zero")
 
 
 def test_one_pair_has_no_interval():
