@@ -70,6 +70,9 @@ def explore(chosen: lab.ModelChoice) -> None:
             lab.weight_link(chosen, controls.kind, *cell.at, ["inside_weight"])
         moved(one, head, query, key)
         decided(one, chosen, query, keys)
+        lab.as_python(
+            one=one, draw={"why_key:pairs": draw.CHART, "why_key:moved": draw.MOVED_CHART}
+        )
         caused = partial(removed, one, chosen, head, query, key)
         lab.details("Algebra is not cause: what a removal does", caused, "why_key:removals")
         for line in draw.equation(one):
@@ -80,9 +83,6 @@ def explore(chosen: lab.ModelChoice) -> None:
             partial(every_source, one),
         )
         lab.details("Papers and source", sources)
-        lab.as_python(
-            one=one, draw={"why_key:pairs": draw.CHART, "why_key:moved": draw.MOVED_CHART}
-        )
 
 
 def split_of(
@@ -179,8 +179,10 @@ def removed(one: ScoreSources, chosen: lab.ModelChoice, head: str, query: str, k
         "removals",
         at_once=0.0,
     )
-    if len(removals) >= ENOUGH:
-        all_of = [*removals.values()]
+    all_of = [*removals.values()]
+    cells = [draw.removals_cell(one, all_of)] if len(all_of) == REMOVALS else []
+    lab.add_script(lambda: lab.Script(tuple(cells), {}), "removals")
+    if len(all_of) >= ENOUGH:
         lab.fact(draw.agreement_fact(head, all_of, removal_agreement(all_of)))
         lab.draw_chart(
             st,

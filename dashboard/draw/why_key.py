@@ -6,6 +6,7 @@ import numpy as np
 
 from core.interpret.score_sources import Agreement, Removal, ScoreSources, Side, Source
 from core.interpret.trace import Kind
+from dashboard.draw.components import Cell
 from dashboard.draw.figures import (
     PAGE,
     Ink,
@@ -207,10 +208,6 @@ def pairs_chart(one: ScoreSources, query: str, key: str, theme: Theme) -> Spec:
     ]
     titles = {"atquery": "source at the query", "atkey": "source at the key", "part": "part"}
     return figure(layers, round(CELL * (len(rows) + HIGH)) + NAMES) | table_columns(titles)
-
-
-def _written(rows: Sequence[Spec]) -> list[Spec]:
-    return [row for row in rows if row["short"]]
 
 
 def _box(left: float, right: float, top: float, bottom: float, gap: float = 0.0) -> Spec:
@@ -458,4 +455,27 @@ def agreement_fact(head: str, removals: Sequence[Removal], agreement: Agreement 
     return (
         f"Over {len(removals)} removals in random scores of {head}, predicted and actual changes correlate by **{r}** "
         f"(95 %: {low} to {high}); equal ones would by 1. {verdict}{apart}"
+    )
+
+
+def removals_cell(one: ScoreSources, removals: Sequence[Removal]) -> Cell:
+    """The removals in the page's script and notebook."""
+    kind, layer = one.place
+    return Cell(
+        "What removals do to random scores of the head, beside what the parts predict.",
+        f"""
+from core.interpret.score_sources import measure_removals, removal_agreement
+
+removals = list(measure_removals(model, inputs, layer={layer}, head={one.head}, kind={kind!r}, count={len(removals)}))
+changes = [[each.predicted, each.actual] for each in removals]
+print(removal_agreement(removals))
+""",
+        """
+import altair as alt
+import pandas as pd
+
+alt.Chart(pd.DataFrame(changes, columns=["predicted", "actual"])).mark_circle().encode(x="predicted", y="actual")
+""",
+        "why_key:agreement",
+        {"changes": np.array([(each.predicted, each.actual) for each in removals])},
     )

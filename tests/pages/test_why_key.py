@@ -10,8 +10,10 @@ from core.interpret.score_sources import Removal, Source, explain_score, removal
 from core.pretrained import ModelInputs, load_minilm
 from dashboard.draw import why_key as draw
 from dashboard.draw.figures import Ink
+from pages import why_key
 from tests.pages.app import (
     Case,
+    assert_script,
     open_at,
     page_cases,
     page_text,
@@ -111,19 +113,18 @@ def test_a_cap_a_sink_and_a_distance_are_named(one):
     assert "+ b" in draw.equation(replace(one, bias=-0.5))[0]
 
 
-def test_a_removal_is_measured_and_compared():
-    app = open_at("why_key")
+def test_removals_are_measured_compared_and_in_the_script(monkeypatch):
+    monkeypatch.setattr(why_key, "REMOVALS", 12)
+    app = open_at("why_key", **{"inside:model": "induction"})
     assert not any("Measure" in button.label for button in app.button)
     set_state(app, "why_key:removals")
     said = page_text(app)
-    assert (
-        "removedatpredictedactual" in said
-        and "3 of 40 removals measured" in said
-        and not app.exception
-    )
-    assert [button.label for button in app.button if "Measure" in button.label] == [
-        "Measure 37 removals"
-    ]
+    assert "removedatpredictedactual" in said and "3 of 12 removals measured" in said
+    (measure,) = (button for button in app.button if "Measure 9 removals" in button.label)
+    measure.click().run()
+    assert "Over 12 removals in random scores of L1·H" in page_text(app)
+    assert_script(app)
+    assert "removals = list(measure_removals(model, inputs, layer=1" in script_of(app).text("")
 
 
 def test_where_the_parts_do_not_predict_is_said():
