@@ -190,7 +190,7 @@ def pairs_chart(one: ScoreSources, query: str, key: str, theme: Theme) -> Spec:
         ),
         layer(
             "text",
-            _written(drawn),
+            [each for each in drawn if each["short"]],
             {**place, "color": {"condition": light, "value": ink.text}},
             **look,
         ),
@@ -201,7 +201,7 @@ def pairs_chart(one: ScoreSources, query: str, key: str, theme: Theme) -> Spec:
         ),
         layer(
             "text",
-            _written(bars),
+            [each for each in bars if each["short"]],
             {**place, "color": {"value": ink.quiet}},
             **look | {"fontSize": 10},
         ),
