@@ -595,6 +595,11 @@ def maps_section(case: Case, head: flow.Head, cell: lab.Pair) -> evidence.HeadMa
             st.caption(
                 "The gradient is left out: it needs more memory than this computer has free. Use a shorter text."
             )
+        missing = [
+            draw.NAMES[name] for name in ("written", "gradient") if name not in measures.maps
+        ]
+        if item.state and missing:
+            st.caption(f"{' and '.join(missing)}: not known of {item.state}.")
         lab.table(
             ["ρ", *(draw.NAMES[name] for name in measures.maps)],
             draw.agreement_rows(measures),

@@ -47,9 +47,7 @@ class Kernel:
 DELTA = Kernel("a gated delta rule", "value", "bthd", "initial_state:bhkd")
 CONVOLUTION = Kernel("a short convolution", "hidden_states", "bct", constant="bias")
 MAMBA, MAMBA2 = (f"a selective state space ({name})" for name in ("Mamba", "Mamba-2"))
-LIGHTNING = (
-    "lightning attention, which is linear"  # its code is no function: see `decayed_products`
-)
+LIGHTNING = "lightning attention (linear)"  # its code is no function: see `decayed_products`
 SCAN = "mamba_selective_scan"
 # By the names of the library's functions, of a method and of the forward pass of a module.
 KERNELS: Mapping[str, Kernel] = {

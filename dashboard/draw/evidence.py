@@ -10,7 +10,7 @@ from core.interpret import evidence, trace as flow
 from core.interpret.corpus import CorpusConfig
 from core.interpret.interventions import BY_KEY, WAYS, HeadKey, agreement
 from core.pretrained import HeadSet, display_names
-from dashboard.draw.attention_view import Tile
+from dashboard.draw.attention_view import Tile, is_signed, span
 from dashboard.draw.components import Cell
 from dashboard.draw.figures import Ink, Spec, series_encoding, table_columns, text_tip
 from dashboard.draw.formats import number, percent, plain, share_text, signed
@@ -727,6 +727,9 @@ def measure_tiles(measures: evidence.HeadMaps, item: flow.AttentionMap, head: in
         each: Tile(NAMES[each], NOTES[each], values, visible, index)
         for index, (each, values) in enumerate(measures.maps.items())
     }
+    if item.state:  # on a scale of its own: the others are shares
+        ends = span(measures.maps["weights"], is_signed(item))
+        tiles["weights"] = replace(tiles["weights"], span=ends, signed=ends[0] < 0)
     if "flow" in tiles and (known := measures.known) is not None:
         known = np.pad(known, ((0, 0), (0, item.weights.shape[2] - known.shape[1])))
         note = f"{NOTES['flow']}; this row only"

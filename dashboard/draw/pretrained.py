@@ -172,6 +172,7 @@ def all_heads_fact(view: TraceView) -> str:
 def conditions(reading: Reading, view: TraceView, options: Mapping[str, Any]) -> str:
     """Of what the maps are, and what `options`, those of `view_of`, changed in them."""
     counts = view.rows.count
+    rows = "Each row of a softmax" if any(item.state for item in view.trace.maps) else "Each row"
     if view.rows is not view.columns:
         counts = f"rows: {counts}; columns: {view.columns.count}"
     hidden = len(view.columns) - sum(map(len, view.transform.columns))
@@ -188,7 +189,7 @@ def conditions(reading: Reading, view: TraceView, options: Mapping[str, Any]) ->
         ("special" in options, "Special tokens are hidden."),
         (
             view.hides,
-            "Each row is divided by what is left of it, so the weights shown are larger than the model's own.",
+            f"{rows} is divided by what is left of it, so the weights shown are larger than the model's own.",
         ),
         (reading.note, plain(reading.note or "")),
         (

@@ -114,7 +114,7 @@ def joined_map(
     mask = np.any(visible[:, queries], axis=1)
     tile = Tile(f"{words}, {word}", "head (row), key (column)", together, mask, marker=-1)
     multiples([tile], heads, item.keys, key=f"{page}:joined:map", query=head, reads="")
-    key = int(together[head].argmax())
+    key = int(np.abs(together[head]).argmax())
     st.markdown(
         f"{plain(words)}, {word}: head {heads[head]} takes most from "
         f"{plain(numbered(item.keys)[key])}, {number(float(together[head, key]))}; uniform attention would take "

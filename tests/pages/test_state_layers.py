@@ -67,6 +67,16 @@ def test_a_state_head_is_drawn_with_its_sign(opened, folders):
     assert_script(app)
 
 
+def test_a_state_head_stands_beside_shares_on_a_scale_of_its_own(opened):
+    maps = {one.name: one for one in pictures_of(opened("evidence", HYBRID))["evidence:maps"].maps}
+    weights = maps.pop("Weights")
+    assert weights.signed and weights.high == -weights.low == abs(weights.values).max() < 1
+    assert {one.high for one in maps.values()} == {1.0} and {"Rollout", "Flow"} < {*maps}
+    assert "Written and Gradient: not known of a selective state space" in everything(
+        opened("evidence", STATE)
+    )
+
+
 def test_pages_of_queries_and_keys_name_what_they_leave_out(opened):
     for head, shown in (("0.1", "In head L"), ("2.0", "In head L2·H0")):
         app = opened("inside_weight", HYBRID, head=head)  # that of a state layer opens another
