@@ -76,7 +76,8 @@ WORDS = {
     "MiniLM BERT load open my own model upload attention matrix array picture image patches "
     "Hugging Face visualize plot attention map heatmap weights heads",
     "inside_weight": "why is this attention weight large q k product",
-    "why_key": "why does it look at animal attribution of a score sources composition residual stream contribution decompose QK",
+    "why_key": "why does it look at animal attribution of a score sources composition residual stream contribution "
+    "decompose QK",
     "head_roles": "previous token pattern what does a head do learn look at",
     "circuits": "OV QK circuit copying head copies a word composition induction interpretability path patching edge "
     "attribution EAP-IG circuit discovery IOI",

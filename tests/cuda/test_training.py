@@ -224,7 +224,7 @@ def head_effect_list(way, model, inputs):
     return list(head_effects(baseline, way, means=means, other=other).values())
 
 
-QUESTIONS = {
+QUESTIONS: dict[str, Any] = {
     "breakdown": lambda model, inputs: break_down_weight(
         next(iter(layer_attentions(model, inputs).values())), 0, 3, 1
     ),

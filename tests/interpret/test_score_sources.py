@@ -260,8 +260,10 @@ def test_each_source_that_a_module_writes_is_removed(model_type):
     pretrained = built(model_type)
     uneven(pretrained.model)
     (kind, layer), attention = list(layer_attentions(pretrained, GIVEN).items())[-1]
-    split = explain_score(pretrained, GIVEN, layer, 0, *seen_cell(attention), kind)
-    for side, sources in (("query", split.q_sources), ("key", split.k_sources)):
+    query, key = seen_cell(attention)
+    split = explain_score(pretrained, GIVEN, layer, 0, query, key, kind)
+    sides: list[tuple[Side, Any]] = [("query", split.q_sources), ("key", split.k_sources)]
+    for side, sources in sides:
         written = [one for one in sources if one.modules]
         assert "head" in {one.part for one in written}
         for source in written:
