@@ -227,6 +227,7 @@ HEADS = {
     "corpus": 72,
     "evidence": 36 + 6,
     "circuits": 8,
+    "pairs": 36,
 }
 
 
