@@ -35,6 +35,7 @@ from dashboard.draw.formats import (
 )
 from dashboard.draw.grids import bar_figure, short
 
+SIDES: tuple[Side, Side] = "query", "key"
 PAIRS = 5  # the largest, which are outlined and named
 SHOWN, LEAST = (
     12,
@@ -75,6 +76,14 @@ def largest_pairs(one: ScoreSources) -> list[tuple[int, int]]:
     order = np.argsort(-np.abs(one.parts), axis=None)[:PAIRS]
     rows, columns = np.unravel_index(order, one.parts.shape)
     return list(zip(rows.tolist(), columns.tolist(), strict=True))
+
+
+def strongest(one: ScoreSources, side: Side) -> list[tuple[Source, float]]:
+    """The sources of a side with their parts of the score, the largest of either sign first."""
+    sources, sums = one.q_sources, one.parts.sum(1)
+    if side == "key":
+        sources, sums = one.k_sources, one.parts.sum(0)
+    return sorted(zip(sources, sums.tolist(), strict=True), key=lambda each: -abs(each[1]))
 
 
 def grouped(
@@ -175,10 +184,10 @@ def pairs_chart(one: ScoreSources, query: str, key: str, theme: Theme) -> Spec:
         text_tip("told", "part of the score"),
     ]
     all_of = [text_tip("source", "source"), text_tip("side", "where"), text_tip("told", "in all")]
-    said = {"description": {"field": "says", "type": "nominal"}}
+    described = {"description": {"field": "says", "type": "nominal"}}
     negative = {"test": "datum.sum < 0", "value": colours[2]}
     layers = [
-        layer("rect", drawn, {**corners, **said, "color": fill, "tooltip": tips}),
+        layer("rect", drawn, {**corners, **described, "color": fill, "tooltip": tips}),
         layer(
             "rect",
             [each for each in drawn if each["largest"]],
@@ -298,31 +307,28 @@ def read_rows(
     `ends` are the tokens of both sides, `tokens` those that the heads of a kind read.
     """
     rows = []
-    for side, sources, sums in (
-        ("query", one.q_sources, one.parts.sum(1)),
-        ("key", one.k_sources, one.parts.sum(0)),
-    ):
-        heads = [at for at in np.argsort(-np.abs(sums)) if sources[at].part == "head"]
-        for at in heads[:READERS]:
-            read = one.tokens(side, sources[at])  # type: ignore[arg-type]
-            if read is None or sources[at].key is None:
+    for side in SIDES:
+        heads = [each for each in strongest(one, side) if each[0].part == "head"]
+        for source, amount in heads[:READERS]:
+            read = one.tokens(side, source)
+            if read is None or source.key is None:
                 continue
-            names = numbered(tokens[sources[at].key[0]])  # type: ignore[index]
+            names = numbered(tokens[source.key[0]])
             order = np.argsort(-np.abs(read))[:READ]
             most = ", ".join(
                 f"{names[token]} {signed(float(read[token]))}"
                 for token in order
                 if abs(read[token]) >= LEAST * abs(read[order[0]])
             )
-            rows.append([sources[at].name, ends[side], signed(float(sums[at])), most])  # type: ignore[index]
+            rows.append([source.name, ends[side], signed(amount), most])
     return rows
 
 
 def decided_fact(one: ScoreSources, query: str, keys: Sequence[str]) -> str:
     """The fewest sources of each side without which another key has the highest score, by the parts."""
     key, sentences = plain(keys[one.key]), []
-    for side, token in (("query", plain(query)), ("key", key)):
-        removed = one.fewest_removals(side)  # type: ignore[arg-type]
+    for side, token in zip(SIDES, (plain(query), key), strict=True):
+        removed = one.fewest_removals(side)
         if removed is None:
             sentences.append(f"without all sources at {token}, {key} still scores highest")
             continue
@@ -340,15 +346,10 @@ def decided_fact(one: ScoreSources, query: str, keys: Sequence[str]) -> str:
 
 def source_rows(one: ScoreSources) -> list[list[str]]:
     """Every source: what it adds to the score at the query and at the key, and its share of what is moved."""
-    columns = [
-        dict(zip([each.name for each in sources], values.tolist(), strict=True))
-        for sources, values in (
-            (one.q_sources, one.parts.sum(1)),
-            (one.k_sources, one.parts.sum(0)),
-            (one.v_sources, one.moved_shares),
-        )
-    ]
-    at_query, at_key, moved = columns
+    at_query, at_key = (
+        {each.name: amount for each, amount in strongest(one, side)} for side in SIDES
+    )
+    moved = dict(zip([each.name for each in one.v_sources], one.moved_shares.tolist(), strict=True))
     return [
         [
             name,
@@ -356,7 +357,7 @@ def source_rows(one: ScoreSources) -> list[list[str]]:
             signed(at_key[name]) if name in at_key else "–",
             percent(moved[name]) if name in moved else "–",
         ]
-        for name in dict.fromkeys(name for each in columns for name in each)
+        for name in {**at_query, **at_key, **moved}
     ]
 
 
@@ -401,14 +402,10 @@ def conditions(source: str, one: ScoreSources, note: str | None) -> str:
 
 def removable(one: ScoreSources) -> list[tuple[Side, Source, float]]:
     """The sources that add most at the query and at the key and can be removed, with what their parts predict."""
-    sides = (
-        ("query", one.q_sources, one.parts.sum(1)),
-        ("key", one.k_sources, one.parts.sum(0)),
-    )
     return [
-        (side, sources[at], -float(sums[at]))  # type: ignore[misc]
-        for side, sources, sums in sides
-        for at in [at for at in np.argsort(-np.abs(sums)) if sources[at].modules][:READERS]
+        (side, source, -amount)
+        for side in SIDES
+        for source, amount in [each for each in strongest(one, side) if each[0].modules][:READERS]
     ]
 
 
