@@ -333,6 +333,8 @@ def figures(
             st.caption(sentence)
         column = int(item.weights[one.head, row].argmax()) if key is None else key
         lab.weight_link(chosen, controls.kind, head, ranked.transform.source_cell((row, column)))
+        if trace.map(head[0]).state:
+            st.caption(draw.layer_text(trace.map(head[0])))
     lab.caption(draw.rivals_text(ranked.trace, *head, row, key))
     if others:
         lab.caption(draw.similar_text(trace, head, others))

@@ -75,6 +75,19 @@ def head_fact(
     )
 
 
+def layer_text(item: AttentionMap) -> str:
+    """What a layer reads, over all its heads and rows: the token itself, the one before, and the rest, by size."""
+    size = len(item.queries)
+    own = float(np.diagonal(item.shares, 0, 1, 2).mean())
+    before = float(previous_token(item.shares).mean()) * (size - 1) / size
+    uniform = np.mean([even(item, row) for row in range(size)])
+    return (
+        f"Over all heads and rows, {item.layer_name} reads {share_text(own)} of its weight, by size, at the token itself, "
+        f"{share_text(before)} at the one before and {share_text(max(0.0, 1 - own - before))} at others; even weights "
+        f"would put {share_text(uniform)} on the token itself."
+    )
+
+
 def rivals_text(
     trace: AttentionTrace, layer: int, head: int, row: int, pinned: int | None = None
 ) -> str:

@@ -49,11 +49,14 @@ def test_a_page_opens(page, family, opened):
 
 
 def test_a_state_head_is_drawn_with_its_sign(opened, folders):
-    weights = read(load_folder(folders / HYBRID, ""), ModelInputs(SENTENCE)).trace.head(0, 1)
+    whole = read(load_folder(folders / HYBRID, ""), ModelInputs(SENTENCE)).trace.map(0).weights
+    weights, sizes = whole[1], np.abs(whole)
     row, key = np.unravel_index(weights.argmin(), weights.shape)
     app = opened("pretrained", HYBRID, head="0.1", pin=f"{row}.{key}")
     text, taken = everything(app), share_text(weights.min())
     assert taken[0] == "−" and f"takes {taken} from" in text
+    own = np.mean([row[at] / row.sum() for one in sizes for at, row in enumerate(one)])
+    assert f"Over all heads and rows, L0 reads {share_text(own)} of its weight, by size" in text
     assert "the mean size of the weights in its row is" in text
     assert "L0 is a gated delta rule, without softmax: a weight is how much of the" in text
     sent = " ".join(one.proto.json for one in app.get("bidi_component"))
