@@ -333,8 +333,9 @@ def figures(
             st.caption(sentence)
         column = int(item.weights[one.head, row].argmax()) if key is None else key
         lab.weight_link(chosen, controls.kind, head, ranked.transform.source_cell((row, column)))
-        if trace.map(head[0]).state:
-            st.caption(draw.layer_text(trace.map(head[0])))
+        whole = controls.reading.trace.of(controls.kind).map(head[0])  # hidden keys included
+        if whole.state:
+            st.caption(draw.layer_text(whole))
     lab.caption(draw.rivals_text(ranked.trace, *head, row, key))
     if others:
         lab.caption(draw.similar_text(trace, head, others))
