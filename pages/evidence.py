@@ -208,8 +208,8 @@ def draw_controls(choice: lab.ModelChoice) -> Case:
     with st.container(horizontal=True, vertical_alignment="bottom"):
         if ways:
             way = Controls.draw("way", into=lab.HERE, ways=ways).way
-        asked = lab.SessionValue(False, TABLE).value, interventions.BY_KEY[way].needs
-        holds = model.head != "none" or (model.reads_text and ways and asked != (False, "nothing"))
+        needed = lab.SessionValue(False, TABLE).value, interventions.BY_KEY[way].needs
+        holds = model.head != "none" or (model.reads_text and ways and needed != (False, "nothing"))
         with st.popover("What is measured", icon=":material/tune:") if holds else lab.HERE:
             if model.head == "masked":
                 word = Controls.draw("word", into=lab.HERE, choice=choice).word
@@ -217,7 +217,7 @@ def draw_controls(choice: lab.ModelChoice) -> Case:
             if model.head != "none":
                 question = _draw_question(choice, model, question)
             if model.reads_text and ways:
-                second, corpus = _draw_texts(choice, *asked)
+                second, corpus = _draw_texts(choice, *needed)
     same = question.inputs == choice.inputs
     reading = choice.reading if same else lab.reading_of(ref, question.inputs)
     baseline = lab.baseline_of(ref, question)

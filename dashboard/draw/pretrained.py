@@ -80,7 +80,7 @@ def layer_text(item: AttentionMap) -> str:
     size = len(item.queries)
     own = float(np.diagonal(item.shares, 0, 1, 2).mean())
     before = float(previous_token(item.shares).mean()) * (size - 1) / size
-    uniform = np.mean([even(item, row) for row in range(size)])
+    uniform = float(np.mean([even(item, row) for row in range(size)]))
     return (
         f"Over all heads and rows, {item.layer_name} reads {share_text(own)} of its weight, by size, at the token itself, "
         f"{share_text(before)} at the one before and {share_text(max(0.0, 1 - own - before))} at others; even weights "
