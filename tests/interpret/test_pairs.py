@@ -162,21 +162,26 @@ def test_effects_are_those_of_each_pair_and_their_mean(model, effects):
     assert effects.names[best].startswith("L1") and effects.mean("zero")[best] > 1
 
 
-def test_a_head_at_one_token_is_that_head_patched_there(model, effects):
+@each("place", [-1, -6])
+@each("head", [("causal", 0, 0), ("causal", 0, 1), ("causal", 1, 0)])
+def test_a_head_at_one_token_is_that_head_patched_there(model, effects, head, place):
     clean, corrupted = baselines(model, OWN_PAIRS[1])
-    head = effects.heads[effects.mean("patched").argmax()]
     (row,) = position_effects(clean, corrupted, [head])
     assert_close(row, effects.positions[1, effects.heads.index(head)])
     theirs, own = (
         study.outputs_of(model, one.batch)[head[:2]].replaceable[0] for one in (clean, corrupted)
     )
-    last = own.clone()
-    last[-1] = theirs[-1]
-    (value,) = rerun_rows(corrupted, [(0, *head, last)], clean)
-    assert row[-1] == pytest.approx(value - effects.corrupted[1], rel=1e-4, abs=1e-5)
-    # Only the tokens from the first that differs on can have an effect
-    changed = next(at for at, name in enumerate(effects.tokens) if name.startswith("ben"))
-    assert effects.tokens[1] == "when" and not effects.positions[..., :2].any() and changed > 1
+    mixed = own.clone()
+    mixed[place] = theirs[place]
+    (value,) = rerun_rows(corrupted, [(0, *head, mixed)], clean)
+    assert row[place] == pytest.approx(value - effects.corrupted[1], rel=1e-4, abs=1e-5)
+
+
+def test_a_token_before_the_texts_differ_has_no_effect(effects):
+    # <bos> when A and B went to the shop , B gave the book to: the texts differ in the name before "gave"
+    differ = effects.tokens.index("gave") - 1
+    assert effects.tokens[1] == "when" and effects.tokens[differ] == "ben …"
+    assert not effects.positions[..., :differ].any() and effects.positions[..., differ:].any()
 
 
 def test_pairs_of_other_lengths_have_no_common_positions(model):
