@@ -70,17 +70,8 @@ class Controls(lab.Fields, page="pairs"):
     )
     ways = lab.MultiSelect[str](
         "Ways",
-        lambda c: {
-            one.key: one.name
-            for one in interventions.WAYS
-            if one.key != "direct" or c.quantity == "difference"
-        },
-        lambda c: [
-            one.key
-            for one in interventions.WAYS
-            if one.key != "direct" or c.quantity == "difference"
-        ],
-        key=lambda c: f"ways:{c.quantity}",
+        {one.key: one.name for one in interventions.WAYS},
+        list(interventions.BY_KEY),
         help="How a head’s information is taken away. Each way costs a pass a head and pair; direct, one a pair.",
     )
     positions = lab.Toggle(

@@ -188,7 +188,7 @@ class PairsConfig:
 
     def __post_init__(self) -> None:
         check_types(self)
-        check_ways(self.ways, self.quantity)
+        check_ways(self.ways)
         own = OWN.get(self.model.removeprefix(LAB))
         refuse_if(
             not self.data and own is None,
@@ -202,15 +202,10 @@ class PairsConfig:
         return read_pairs(reading.read(self.data))
 
 
-def check_ways(ways: Sequence[str], quantity: PairQuantity) -> None:
-    """ConfigError for ways that there are not, and where one cannot be measured in this quantity."""
+def check_ways(ways: Sequence[str]) -> None:
+    """ConfigError for ways that there are not, or none."""
     refuse_if(
         not ways or not {*ways} <= {*BY_KEY}, f"ways = {quote(list(ways))}", ways=tuple(BY_KEY)
-    )
-    refuse_if(
-        "direct" in ways and quantity != "difference",
-        "What a head writes directly is a term of a logit; leave the way direct out",
-        quantity="difference",
     )
 
 
@@ -412,7 +407,7 @@ def measure_pairs(
 ) -> PairEffects:
     """Every head of a model by each of these ways on all pairs. A row that cannot be measured is one of the `refused`;
     PretrainedError where none can, ConfigError for ways that do not fit."""
-    check_ways(ways, quantity)
+    check_ways(ways)
     facts, lines = each_pair(pretrained, pairs, ways, quantity, positions)
     return join(facts, list(lines))
 

@@ -19,7 +19,6 @@ from core.interpret.pairs import (
     Pair,
     PairsConfig,
     baselines,
-    check_ways,
     create,
     half_interval,
     load_lines,
@@ -124,7 +123,6 @@ def test_a_template_without_a_contrast_is_refused(change, words):
     [
         ({"ways": ("zero", "none")}, "take ways = one of zero"),
         ({"ways": ()}, "take ways = one of zero"),
-        ({"quantity": "kl"}, "a term of a logit"),
         ({"quantity": "odds"}, "quantity"),
         ({"model": "lab:digits"}, "no pairs for lab:digits"),
     ],
@@ -133,7 +131,6 @@ def test_a_config_that_cannot_be_measured_is_refused(change, words):
     with pytest.raises(ConfigError, match=words):
         PairsConfig(**change)
     assert len(PairsConfig().pairs) == 20
-    check_ways(("zero",), "kl")
 
 
 # What is measured.
@@ -160,6 +157,17 @@ def test_effects_are_those_of_each_pair_and_their_mean(model, effects):
     # The head that carries the name, by every way; and + says that it helps
     (best,) = {int(effects.mean(way).argmax()) for way in WAYS}
     assert effects.names[best].startswith("L1") and effects.mean("zero")[best] > 1
+
+
+@each("quantity", ["log-probability", "kl"])
+def test_every_way_is_measured_in_every_quantity(model, quantity):
+    effects = measure_pairs(model, OWN_PAIRS[:2], quantity=quantity)
+    clean, corrupted = baselines(model, OWN_PAIRS[0], quantity)
+    for way in ("zero", "patched", "direct"):
+        alone = [*head_effects(clean, way, other=corrupted).values()]
+        assert_close(effects.effects[way][0], alone)
+        assert np.abs(alone).max() > 1e-3
+    assert (quantity == "kl") == (effects.clean.max() > -1e-6)
 
 
 @each("place", [-1, -6])
