@@ -37,19 +37,14 @@ from dashboard.draw.grids import bar_figure, short
 
 SIDES: tuple[Side, Side] = "query", "key"
 PAIRS = 5  # the largest, which are outlined and named
-SHOWN, LEAST = (
-    12,
-    0.01,
-)  # sources a side that are drawn at most, and of all parts the share of the smallest
+# sources a side that are drawn at most, and the share of all parts from which one is
+SHOWN, LEAST = 12, 0.01
 READERS, READ = 3, 3  # heads a side whose tokens are named, and tokens of each
 NAMED = 4  # sources of a set that are named
 WIDE, HIGH = 2.8, 2.4  # of the bars, in cells, with their numbers
 WIDE_TEXT, HIGH_TEXT = 1.1, 0.8  # of these numbers
-CELL, ROOM, NAMES = (
-    22,
-    26,
-    104,
-)  # pixels: the height of a cell, the width from which it has a number, and the names
+# pixels: the height of a cell, the width from which it has a number, the longest name, and a letter of it
+CELL, ROOM, NAMES, LETTER = 22, 26, 160, 7
 
 CHART = """
 import altair as alt
@@ -216,7 +211,8 @@ def pairs_chart(one: ScoreSources, query: str, key: str, theme: Theme) -> Spec:
         ),
     ]
     titles = {"atquery": "source at the query", "atkey": "source at the key", "part": "part"}
-    return figure(layers, round(CELL * (len(rows) + HIGH)) + NAMES) | table_columns(titles)
+    above = min(NAMES, LETTER * max(map(len, columns)))
+    return figure(layers, round(CELL * (len(rows) + HIGH)) + above) | table_columns(titles)
 
 
 def _box(left: float, right: float, top: float, bottom: float, gap: float = 0.0) -> Spec:

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from urllib.parse import parse_qsl
 
 import numpy as np
 import pytest
@@ -140,14 +141,13 @@ def test_where_the_parts_do_not_predict_is_said():
     assert [point["predicted"] for point in points] == [one.predicted for one in removals]
 
 
-@pytest.mark.parametrize("page", ["pretrained", "inside_weight", "evidence"])
+@pytest.mark.parametrize("page", ["pretrained", "inside_weight", "evidence", "transformer"])
 def test_a_weight_leads_here_with_its_head_and_cell(page):
     app = open_at(page)
     (link,) = (one for one in app.get("page_link") if one.proto.label.startswith("Why this key: "))
-    query = dict(part.split("=") for part in link.proto.query_string.split("&"))
+    query = dict(parse_qsl(link.proto.query_string))
     assert {"head", "cell"} <= {*query}
-    linked = {name.replace("%3A", ":"): value for name, value in query.items()}
-    there = open_at("why_key", **linked)
+    there = open_at("why_key", **query)
     head = "L{}·H{}".format(*query["head"].split("."))
     assert f"In head {head}" in page_text(there)
     (back,) = [one for one in there.get("page_link") if one.proto.label.startswith("Inside one")]
