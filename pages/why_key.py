@@ -60,29 +60,30 @@ def explore(chosen: lab.ModelChoice) -> None:
     more = map(names.index, controls.draw_more("more", into=grid).more)
     queries = tuple(dict.fromkeys([cell.query, *more]))
     query, key = draw.listing([names[at] for at in queries]), keys[cell.key]
-    with lab.input_errors():
+    one: ScoreSources | None = None
+    with picture, lab.input_errors():
         one = split_of(chosen, controls.kind, cell, queries)
-        with answer:
-            lab.fact(draw.why_fact(head, one, query, key))
-        with picture:
-            split(one, query, key)
-        with right:
-            lab.weight_link(chosen, controls.kind, *cell.at, ["inside_weight"])
-        moved(one, head, query, key)
-        decided(one, chosen, query, keys)
-        lab.as_python(
-            one=one, draw={"why_key:pairs": draw.CHART, "why_key:moved": draw.MOVED_CHART}
-        )
-        caused = partial(removed, one, chosen, head, query, key)
+        split(one, query, key)
+    with right:
+        lab.weight_link(chosen, controls.kind, *cell.at, ["inside_weight"])
+    if one is None:
+        return
+    with answer:
+        lab.fact(draw.why_fact(head, one, query, key))
+    moved(one, head, query, key)
+    decided(one, chosen, query, keys)
+    lab.as_python(one=one, draw={"why_key:pairs": draw.CHART, "why_key:moved": draw.MOVED_CHART})
+    caused = partial(removed, one, chosen, head, query, key)
+    with lab.input_errors():
         lab.details("Algebra is not cause: what a removal does", caused, "why_key:removals")
-        for line in draw.equation(one):
-            st.latex(line, width="content")
-        st.caption(draw.conditions(reading.trace.source, one, reading.note))
-        lab.details(
-            f"All {len(one.q_sources)} sources at the query, {len(one.k_sources)} at the key",
-            partial(every_source, one),
-        )
-        lab.details("Papers and source", sources)
+    for line in draw.equation(one):
+        st.latex(line, width="content")
+    st.caption(draw.conditions(reading.trace.source, one, reading.note))
+    lab.details(
+        f"All {len(one.q_sources)} sources at the query, {len(one.k_sources)} at the key",
+        partial(every_source, one),
+    )
+    lab.details("Papers and source", sources)
 
 
 def split_of(
