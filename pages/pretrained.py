@@ -386,10 +386,11 @@ def as_python(
     if ranked is not view:
         results["ordered"], trace = ranked.trace, "ordered"
     one = f"show({trace}, layer={layer}, head={index}, query={row})"
+    size = "abs(row)" if ranked.trace.map(layer).state else "row"
     story = f"""
 name, item = {trace}.name(({layer}, {index})), {trace}.map({layer})
 row = item.weights[{index}, {row}]
-for key in (-row).argsort()[:3]:
+for key in (-{size}).argsort()[:3]:
     print(f"{{name}}: {{item.queries[{row}]}} -> {{item.keys[key]}} {{row[key]:.3f}}")
 """
     most = lab.computed(analysis.strongest, view.trace, analysis.previous_token)
