@@ -114,6 +114,15 @@ def test_a_cap_a_sink_and_a_distance_are_named(one):
     assert "+ b" in draw.equation(replace(one, bias=-0.5))[0]
 
 
+def test_a_removal_is_predicted_by_the_parts_that_go(one):
+    removals = draw.removable(one)
+    assert [side for side, *_ in removals] == ["query"] * draw.READERS + ["key"] * draw.READERS
+    _, source, predicted = removals[0]
+    rest = np.delete(one.q_parts, one.q_sources.index(source), 0).sum(0)
+    without = one.scale * rest @ one.k_parts.sum(0) + one.bias
+    assert without - one.score == pytest.approx(predicted, rel=1e-3)
+
+
 def test_removals_are_measured_compared_and_in_the_script(monkeypatch):
     monkeypatch.setattr(why_key, "REMOVALS", 12)
     app = open_at("why_key", **{"inside:model": "induction"})
