@@ -206,7 +206,7 @@ def test_agreement_is_of_the_keys_that_some_measure_sees():
     ] == pytest.approx([(0.5 + 1) / 2, 1])
     weights = np.array([[[1.0, 0.0], [0.6, 0.4]], [[1.0, 0.0], [0.3, 0.7]]])
     maps: Any = [
-        SimpleNamespace(kind=kind, weights=weights[:, :rows])
+        SimpleNamespace(kind=kind, shares=weights[:, :rows])
         for kind, rows in (("causal", 2), ("self", 2), ("causal", 1))
     ]
     assert [*study.sharpness(maps).values()] == pytest.approx([0.6, 0.7, 0.8, 0.85, 1, 1])
