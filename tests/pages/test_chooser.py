@@ -205,7 +205,7 @@ ADVICE = "write owner/name"
     ("t5", {}, "folder", "(6, 3) ('self', 'causal', 'cross') the ani"),
     ("vit", {}, "folder", "(2, 3) ('self',) [class] 0,0"),
     ("whisper", {}, "folder", "(5, 3) ('self', 'causal', 'cross') 0.00 s"),
-    ("mamba", {}, "nothing", "has no attention weights, which this page needs"),
+    ("mamba", {}, "folder", "(2, 8) ('causal',)"),
     # A link to another computer is not followed
     *((name, {}, "nothing", "is on another computer") for name in (r"\\there\share\model", "//there/share/model")),
 ])  # fmt: skip

@@ -217,11 +217,13 @@ SAYS: list[tuple[str, str, dict[str, str], tuple[str, ...], tuple[str, ...]]] = 
     *(("pretrained", model, {}, (f"{model}, ", " takes "), ("The link says",))
       for model in ("numbers", "induction", "only-attention")),
     ("pretrained", "digits", {}, ("digits, ", " takes ", "2,1 is in row 2, column 1"), ()),
-    *((page, "mamba", {}, ("no attention weights, which this page needs", "Use "), ())
-      for page in ("pretrained", "inside_weight", "circuits", "evidence", "head_roles")),
-    ("lens", "mamba", {}, ("mamba, ", "L1 has no attention", "is the likeliest from L1 on"), ()),
+    *((page, "mamba", {}, ("Layers without softmax (L0–1: a selective state space (Mamba))",), ())
+      for page in ("pretrained", "evidence", "head_roles")),
+    ("inside_weight", "mamba", {}, ("Left out, as they have no softmax", "Take a model with attention"), ()),
+    ("circuits", "mamba", {}, ("has no attention whose matrices can be read",), ()),
+    ("lens", "mamba", {}, ("mamba, ", "L1 is a selective state space", "is the likeliest from L1 on"), ()),
     ("lens", "mamba", {"lens:view": "Who wrote it"}, ("Sum of all ",), ("in its own code",)),
-    ("generate", "mamba", {}, ("mamba has no attention weights", "5 samples give"), ()),
+    ("generate", "mamba", {}, ("Layers without softmax", "5 samples give"), ()),
     ("pretrained", "big_bird_sparse", {}, ("original", "open that folder"), ()),
     ("inside_weight", "", {"head": "9.1", "cell": "1.1"}, ("0.0 to 5.11", "In head L3·H1, the query the"), ()),
     ("inside_weight", "", {"head": "1.1", "cell": "99.1"}, ("0.0 to 15.15", "In head L1·H1, the query"), ()),
@@ -251,8 +253,8 @@ SAYS: list[tuple[str, str, dict[str, str], tuple[str, ...], tuple[str, ...]]] = 
         ("xlnet", "Take a model such as GPT-2"),
         ("longformer", "attends within windows"), ("mamba", "Use "))),
     ("evidence", "induction", {}, ("the probability of the answer river falls from 0.73 to 0.043", "change of 8 heads",
-     "of the head's contribution is where it attends", "Hiding river changes the answer most, by −0.73", *MEASURES), ()),
-    *(("evidence", "bert_encoder", {"inside:text": text}, ("Without L", "Hiding"), ("<script",))
+     "of the head's contribution is where it attends", "matters most: hidden, the answer loses", *MEASURES), ()),
+    *(("evidence", "bert_encoder", {"inside:text": text}, ("Without L", "matters most: hidden"), ("<script",))
       for text in ("a", "🙂🙂", "<script>alert(1)</script> **x** $y$", "too too too")),
     # Without another sentence an embedding is held against itself.
     ("evidence", "bert_encoder", {"evidence:against": ""}, ("the similarity with itself falls from 1.00",),
@@ -274,7 +276,7 @@ SAYS: list[tuple[str, str, dict[str, str], tuple[str, ...], tuple[str, ...]]] = 
     ("evidence", "digits", {"evidence:output:digits": "ten"},
      ("has no class “ten”", "Until then, the most likely"), ()),
     ("evidence", "digits", {"evidence:output:digits": "#7"}, ("the logit of the class 7",), ("Until then",)),
-    ("evidence", "longformer", {}, ("Only the weights are known here", "Rollout", "Hiding"), ("Written",)),
+    ("evidence", "longformer", {}, ("Only the weights are known here", "Rollout", "matters most: hidden"), ("Written",)),
     ("evidence", "bloom", {}, MEASURES, ("Only the weights",)),
     ("circuits", "bloom", {"circuits:head": "L1·H2"}, ("Head L1·H2",), ()), ("lens", "bloom", {}, ("L1",), ()),
     ("evidence", "gpt_oss", {}, ("sink", "Written", "Without L"), ()),
@@ -442,7 +444,7 @@ DOES: list[tuple[str, str, Case]] = [
         "induction",
         Case(
             {"evidence:off:induction": ["all of L0", "all of L1"]},
-            ["the answer by −0.73; one at a time, their changes sum to −2.13"],
+            ["Together they help the answer by +0.73; one at a time, by +2.13 in all"],
         ),
     ),
     # A link with an earlier name
@@ -504,8 +506,8 @@ def test_a_page_says_what_it_reads_or_why_it_cannot(page, model, case, families)
     ("lens", "induction", {}, "lens:read", "1 of 3 parts measured", "is the likeliest from L1 on"),
     ("lens", "induction", WHO, "lens:attributed", "1 of 3 passes measured", "Sum of all 13 parts"),
     ("use_model", "induction", {}, "use_model:heads", "1 of 8 heads measured", "none of 8 heads changes it more"),
-    ("evidence", "digits", {}, "evidence:heads", "The head of the 1 measured so far, out of 8",
-     "The 6 heads that change the answer most")])  # fmt: skip
+    ("evidence", "digits", {}, "evidence:heads", "1 of 10 heads and layers measured",
+     "the largest change of 8 heads")])  # fmt: skip
 def test_a_large_model_waits_for_a_press(
     page, model, link, name, first, then, families, monkeypatch
 ):
@@ -662,30 +664,34 @@ def layers_of(app: AppTest) -> set[int]:
     return {int(layer) for one in found for layer in one if layer}
 
 
+ALL, ATTEND = {0, 1, 2, 3, 4}, {2, 4}  # layers of the hybrid; the others are short convolutions
+
+
 @pytest.mark.parametrize(
     ("page", "link", "some"),
     [
-        ("head_roles", {}, {2, 4}),
-        ("head_roles", {HEAD: "L4·H1"}, {2, 4}),
-        ("circuits", {}, {2, 4}),
-        ("two_models", {"two_models:mode": "Trained and untrained"}, {2, 4}),
+        ("head_roles", {}, ALL),
+        ("head_roles", {HEAD: "L4·H1"}, ALL),
+        ("circuits", {}, ATTEND),
+        ("two_models", {"two_models:mode": "Trained and untrained"}, ALL),
         (
             "two_models",
             {"two_models:mode": "Two texts", "inside:text": "xx qq", "two_models:text:{}": "xx zz"},
-            {2, 4},
+            ALL,
         ),
-        ("use_model", {}, {4}),
+        ("use_model", {}, {0}),
     ],
 )
 def test_pages_call_layers_by_the_model_s_numbers(hybrid, page, link, some):
     named = {name.format(hybrid): value for name, value in link.items()}
-    assert some <= layers_of(open_at(page, **{"inside:model": hybrid}, **named)) <= {2, 4}
+    most = ATTEND if page == "circuits" else ALL
+    assert some <= layers_of(open_at(page, **{"inside:model": hybrid}, **named)) <= most
 
 
-def test_patching_says_which_layers_hold_no_attention(hybrid):
+def test_patching_says_which_layers_have_no_softmax(hybrid):
     link = {"inside:model": hybrid, "two_models:mode": "Two texts", "inside:text": "xx qq"}
     app = open_at("two_models", **link, **{f"two_models:text:{hybrid}": "xx zz"})
-    assert "Of its 5 layers 3 have no attention between tokens" in page_text(app)
+    assert "Layers without softmax (L0–1, 3: a short convolution)" in page_text(app)
 
 
 def test_text_b_follows_text_a_until_a_person_writes_it():
@@ -709,9 +715,10 @@ def test_a_page_says_that_kernels_wait_for_a_gpu(hybrid, monkeypatch):
     monkeypatch.setitem(sys.modules, "causal_conv1d", kernels)
     home = sys.modules[Lfm2ForCausalLM.__module__]
     take = use_kernel_func_from_hub_with_fallback("causal_conv1d_fn", "causal_conv1d")
-    monkeypatch.setattr(home, "causal_conv1d_fn", take(home.causal_conv1d_fn))
+    own = getattr(home.causal_conv1d_fn, "args", [home.causal_conv1d_fn])[0]  # what is recorded
+    monkeypatch.setattr(home, "causal_conv1d_fn", take(own))
     app = open_at("pretrained", **{"inside:model": hybrid})
-    assert said in page_text(app) and layers_of(app) == {2, 4}
+    assert said in page_text(app) and "L0–1, 3: a short convolution" in page_text(app)
     other = ModelRef("folder", hybrid)
     monkeypatch.setattr("dashboard.page.local_models", lambda: (other,))
     link = {"two_models:mode": "Two models", "two_models:model:writer": other.written}

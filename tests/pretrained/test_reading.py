@@ -734,7 +734,7 @@ def declaring(count: int) -> bytes:
 
 
 @each(("data", "why"), [
-    (lacking(np.array([[0.5, np.nan], [0, 1]])), "1 numbers that are not finite"),
+    (lacking(np.array([[0.5, np.nan], [0, 1]])), "1 number that is not finite"),
     (lacking(np.array([[-3.0, 1.0], [0, 1]])), "take their softmax first"),
     (lacking(np.array([[7.0, 1.0], [0, 1]])), "0 to 1"),
     (lacking(np.zeros(5)), "has the shape"), (lacking(np.zeros((2, 0, 3, 3))), "has the shape"),
