@@ -38,7 +38,7 @@ from tests.tiny_models import SENTENCE, save
     [
         (
             "evidence?inside:model=induction",
-            "evidence-grid path[aria-label*='L0·H1;']",
+            "evidence-grid path[aria-label*='head: 1; layer: L0;']",
             r"head=0\.1",
             "Without L0·H1 it is",
         ),
@@ -440,7 +440,7 @@ def test_a_pressed_head_of_a_corpus_stays_after_a_reload(page: Page):
 SHARED = "inside:model=induction&inside:text=the+old+king+walked+to+the+old"
 PLACES = ("Pretrained models", "Why this answer", "Generate text", "Use and fine-tune")
 ALONE = ("decode", "cache")  # with models of their own
-NO_TEXT = ("circuits", "corpus", "fine_tune")
+NO_TEXT = ("circuits", "corpus", "fine_tune", "pairs")
 
 
 def follow(page: Page, key: str) -> None:
