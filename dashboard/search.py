@@ -78,7 +78,8 @@ WORDS = {
     "inside_weight": "why is this attention weight large q k product",
     "why_key": "why does it look at animal attribution of a score sources composition residual stream contribution "
     "decompose QK",
-    "head_roles": "previous token pattern what does a head do learn look at",
+    "head_roles": "previous token pattern what does a head do learn look at syntax syntactic dependency treebank conllu "
+    "verb object subject",
     "circuits": "OV QK circuit copying head copies a word composition induction interpretability path patching edge "
     "attribution EAP-IG circuit discovery IOI",
     "corpus": "statistics many texts",

@@ -508,6 +508,8 @@ def _without(
         key="evidence:bars",
         alt="The likeliest tokens with and without the picked head",
     )
+    if case.way not in ("zero", "uniform"):
+        st.caption("Off and uniform, whatever else is chosen above.")
     st.caption(draw.measured_text(baseline))
     if others:
         added = sum(effects[one].drop for head in off if (one := frozenset({head})) in effects)

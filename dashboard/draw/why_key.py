@@ -106,9 +106,10 @@ def why_fact(head: str, one: ScoreSources, query: str, key: str) -> str:
     takes = "take together" if len(one.queries) > 1 else "takes"
     return (
         f"In head **{head}**, :primary[**{plain(query)}**] {takes} **{share_text(one.weight)}** from "
-        f"**{plain(key)}** because of what meets in their score: {listing(terms)}. These {len(pairs)} of "
-        f"{parts.size:,} pairs give {signed(float(sum(parts[pair] for pair in pairs)))} of the score "
-        f"**{signed(one.score)}**; the mean over {plural(len(seen), 'key')} is {signed(float(seen.mean()))}."
+        f"**{plain(key)}**. Their score is **{signed(one.score)}**; by its parts, with all else held, most of it comes from "
+        f"{listing(terms)}. These {len(pairs)} of {parts.size:,} pairs give "
+        f"{signed(float(sum(parts[pair] for pair in pairs)))}; the mean score over {plural(len(seen), 'key')} is "
+        f"{signed(float(seen.mean()))}."
     )
 
 
@@ -438,16 +439,20 @@ def agreement_fact(head: str, removals: Sequence[Removal], agreement: Agreement 
     """How far the parts predict what removals do, and where they part most."""
     worst = max(removals, key=lambda one: abs(one.predicted - one.actual))
     apart = (
-        f"They part most without {worst.source.name} at the {worst.side} of query {worst.query} and key "
+        f"They differ most without {worst.source.name} at the {worst.side} of query {worst.query} and key "
         f"{worst.key}: predicted {signed(worst.predicted)}, actual {signed(worst.actual)}."
     )
     if agreement is None:
         return f"{plural(len(removals), 'removal')} of {head} are too few, or too alike, to compare. {apart}"
     r, low, high = map(number, agreement.pearson)
-    verdict = "" if agreement.pearson[1] > 0 else "So its parts do not tell what a removal does. "
+    verdict = (
+        ""
+        if agreement.pearson[1] > 0
+        else "So these removals do not tell whether its parts predict one. "
+    )
     return (
         f"Over {len(removals)} removals in random scores of {head}, predicted and actual changes correlate by **{r}** "
-        f"(95 %: {low} to {high}); equal ones would by 1. {verdict}{apart}"
+        f"(95 %: {low} to {high}); 1 if they were equal. {verdict}{apart}"
     )
 
 

@@ -94,7 +94,7 @@ def test_a_mark_that_is_pressed_in_a_figure_is_read_below(page, link, mark, link
 
 def test_a_score_is_split_and_leads_to_its_weight_and_back(page: Page):
     open_page(page, "why_key", "svg path[aria-label^='position at it, segment at animal']")
-    sees(page, "because of what meets in their score: position × position")
+    sees(page, "most of it comes from position × position")
     choose(page, "Key", "0 · [CLS]")
     sees(page, "What wrote it (rows) × [CLS] (columns)")
     page.get_by_role("link", name="Inside one weight: it → [CLS]").click()

@@ -37,7 +37,7 @@ test_what_it_splits = page_cases(
     {
         "the head that links a pronoun to its noun": Case(
             {},
-            ["In head L3·H1, it takes 0.68 from animal because", "of 1,936 pairs give", "the mean over 16 keys is"],
+            ["In head L3·H1, it takes 0.68 from animal", "of 1,936 pairs give", "the mean score over 16 keys is"],
             controls={HEAD: "L3·H1", QUERY: IT, KEY: ANIMAL},
         ),
         "a head and a query": Case(

@@ -16,7 +16,7 @@ export const HITS = [
 ["Pretrained models", "See what 72 trained heads do with a sentence.", "activations residual stream safetensors MiniLM BERT load open my own model upload attention matrix array picture image patches Hugging Face visualize plot attention map heatmap weights heads", "pretrained", {}],
 ["Inside one weight", "Take one weight apart, number by number.", "why is this attention weight large q k product", "inside_weight", {}],
 ["Why this key", "Split a score by what wrote it.", "why does it look at animal attribution of a score sources composition residual stream contribution decompose QK", "why_key", {}],
-["Head roles", "Find what each head attends to.", "previous token pattern what does a head do learn look at", "head_roles", {}],
+["Head roles", "Find what each head attends to.", "previous token pattern what does a head do learn look at syntax syntactic dependency treebank conllu verb object subject", "head_roles", {}],
 ["What a head can do", "Read from its weights what a head can do.", "OV QK circuit copying head copies a word composition induction interpretability path patching edge attribution EAP-IG circuit discovery IOI", "circuits", {}],
 ["Heads over a corpus", "Measure every head on hundreds of texts.", "statistics many texts", "corpus", {}],
 ["Why this answer", "Measure what the weights do to the answer.", "evidence attention explanation explain importance ablation patching gradient saliency rollout remove head zero mean resample resampling direct effect logit difference KL", "evidence", {}],
