@@ -434,9 +434,8 @@ TERMS: tuple[Term, ...] = (
     ),
     Term(
         "state layer",
-        "A layer without softmax: it keeps a state of fixed size in place of the keys and values of all tokens, as Mamba, "
-        "RWKV and gated delta rules do. A hybrid model has such layers beside attention. How much each token reads of "
-        "each earlier one is still a matrix, whose weights may be negative.",
+        "A layer without softmax, as Mamba or a gated delta rule: a state of fixed size replaces the keys and values of all "
+        "tokens. Its matrix may have negative weights.",
         "pretrained",
         ("state layers",),
     ),

@@ -90,6 +90,7 @@ SHARED_LABELS = {
     "Seed": "the number that fixes all random choices",
     "Sentence": "the words that the layer reads",
     "Task": "what a model learns",
+    "Text B": "the text that another one is held against",
     "Temperature": "how flat a softmax is",
     "Training step": "a step of a run",
     "Weights": "where the parameters come from",

@@ -1194,7 +1194,7 @@ def test_a_cap_on_seconds_that_ended_a_run_is_named(tmp_path):
         small_run(),
     )
     assert whole_line == (
-        "step 1/4  0.0 s  loss 2.000  without the 25.0% unknown: loss 1.500  weights of step 4  cut 3  "
+        "step 1/4  0.0 s  loss 2.000  without the 25.0% unknown: loss 1.500  weights of step 4  3 outputs without an end  "
         "weight on the expected position 0.70"
     )
     assert not ended.capped and "cap" not in others + progress(ended, whole.config()), (
