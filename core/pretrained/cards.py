@@ -16,7 +16,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from itertools import chain
 from typing import Any
 
@@ -489,6 +489,8 @@ class Mixer:
         """Whether neighbours or halves of a head turn together, by the code of the model."""
         home = sys.modules[type(self.module).__module__]
         turn = getattr(home, "rotate_half", None) or getattr(home, "apply_rotary_emb", None)
+        if isinstance(turn, partial):  # recorded, since a model of the family was opened
+            turn = turn.args[0]
         source = code_of(turn) if turn else ""
         return "interleaved" if "::2" in source or "view_as_complex" in source else "halves"
 

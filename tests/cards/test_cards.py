@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from core.attention import Attention, ConfigError
 from core.models.cards import BY_HAND as WRITTEN, CARDS, TABLE, cache, card
 from core.models.cards.base import KINDS, AttentionLayer, ModelCard
+from core.pretrained.attention_recorder import recorded_rotation
 from core.pretrained.base import PretrainedError
 from core.pretrained.cards import (
     card_from_config,
@@ -123,6 +125,14 @@ def test_every_card_has_an_oracle():
     assert {one.key for one in CARDS} - set(PUBLISHED) == {"retnet"} and len(CARDS) >= 45
     assert len({one.key for one in CARDS}) == len({one.name for one in CARDS}) == len(CARDS)
     pytest.raises(KeyError, card, "gpt5").match("gpt5 is no model card; expected one of bert, gpt2")
+
+
+def test_a_card_is_the_same_once_a_model_of_the_family_was_opened(monkeypatch):
+    model = published("llama4")
+    home, name = sys.modules[type(model).__module__], "apply_rotary_emb"
+    before = card_of_model(model.config, model)
+    monkeypatch.setattr(home, name, partial(recorded_rotation, getattr(home, name)))
+    assert card_of_model(model.config, model).blocks == before.blocks
 
 
 @each("key", PUBLISHED)
