@@ -305,7 +305,8 @@ def between_heads_text(paths: Paths) -> str:
     if out := sum(abs(one) >= paths.least for one in edges.values()):
         return (
             f"Between two heads, **{name}** moves the lead most, by {moves}, {percent(effect / paths.gap)} of the whole; "
-            f"{out} such {'edge stands' if out == 1 else 'edges stand'} out. {rule}"
+            f"of the {len(paths.exact)} edges that were measured {out} such {'stands' if out == 1 else 'stand'} out. {rule} "
+            "A head that is put back whole counts all its paths, an edge one alone: the two may name different heads."
         )
     return f"No edge between two heads stands out: {name} moves the lead most, by {moves}. {rule}"
 

@@ -293,7 +293,7 @@ SAYS: list[tuple[str, str, dict[str, str], tuple[str, ...], tuple[str, ...]]] = 
     ("circuits", "deepseek_v3", {}, ("there is no QK circuit", "normalizes queries, keys or values"), ()),
     ("circuits", "only-attention", {"circuits:text_b:only-attention": "the dark"}, ("write texts of equal length",), ()),
     ("circuits", "only-attention", {"circuits:edge": "L1·H3 → answer"}, ("Text B along L1·H3 → answer alone",), ()),
-    ("circuits", "induction", {}, ("L0·H3 → K of L1·H3 moves the lead most", "such edges stand out"), ()),
+    ("circuits", "induction", {}, ("L0·H3 → K of L1·H3 moves the lead most", "such stand out"), ()),
     ("circuits", "names", {"circuits:paths": "60"}, ("All 29 edges", "the 29 strongest measured"), ()),
     ("circuits", "llama", {}, ("No edge between two heads stands out",), ()),
     ("circuits", "gemma2", {}, ("does not add up what its heads and networks write", "Take a decoder"), ()),
