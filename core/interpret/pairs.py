@@ -12,13 +12,12 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
 import torch
 import typer
 from jaxtyping import Float
-from torch import Tensor
 
 from core import command_line
 from core.entries import ConfigError, quote, refuse_if
@@ -33,7 +32,7 @@ from core.interpret.interventions import (
     outputs_of,
 )
 from core.interpret.patching import rerun_rows
-from core.interpret.trace import LayerKey, layer_names
+from core.interpret.trace import layer_names
 from core.pretrained import (
     ModelInputs,
     Pretrained,
@@ -296,23 +295,22 @@ def position_effects(
         {key: call.replaceable[0] for key, call in outputs_of(one.pretrained, one.batch).items()}
         for one in (clean, corrupted)
     )
-    effects = np.zeros((len(heads), len(clean.source)))
-    mixed = dict[tuple[LayerKey, int], Tensor]()
-    for key, values in own.items():
-        for token in range(effects.shape[1]):
-            out = mixed[key, token] = values.clone()
-            out[token] = theirs[key][token]
-    changes = [  # before the texts differ a causal head writes the same, and has no effect there
-        (row, token, (0, *key, head, mixed[key, token]))
-        for row, (*kind_layer, head) in enumerate(heads)
-        for key in [cast(LayerKey, tuple(kind_layer))]
-        for token in range(effects.shape[1])
-        if not torch.equal(theirs[key][token, head], own[key][token, head])
-    ]
-    after = rerun_rows(corrupted, [change for *_, change in changes], clean)
     before = float(clean.target_value(corrupted.answer))
-    for (row, token, _), value in zip(changes, after, strict=True):
-        effects[row, token] = value - before
+    effects = np.zeros((len(heads), len(clean.source)))
+    for key, values in own.items():  # a layer at a time: each change holds all tokens of it
+        mixed = [values.clone() for _ in range(effects.shape[1])]
+        for token, out in enumerate(mixed):
+            out[token] = theirs[key][token]
+        changes = [  # before the texts differ a causal head writes the same, and has no effect there
+            (row, token, (0, *key, head, mixed[token]))
+            for row, (kind, layer, head) in enumerate(heads)
+            if (kind, layer) == key
+            for token in range(effects.shape[1])
+            if not torch.equal(theirs[key][token, head], values[token, head])
+        ]
+        after = rerun_rows(corrupted, [change for *_, change in changes], clean)
+        for (row, token, _), value in zip(changes, after, strict=True):
+            effects[row, token] = value - before
     return effects
 
 
