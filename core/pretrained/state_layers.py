@@ -159,9 +159,8 @@ def scan_matrix(
     total = dt.double().cumsum(-1)[:, :, None]  # (B, C, 1, T); differences of long sums
     rates, time, last = A[:, :, None], dt.shape[-1], total[..., :1]
     keys, matrix = dt[:, :, None] * B[:, None], dt.new_zeros(len(dt), groups, time, time)
-    for block in torch.arange(time).split(
-        max(4, math.isqrt(time // 2))
-    ):  # then both parts cost the same
+    size = max(4, math.isqrt(time // 2))  # then both parts cost the same
+    for block in torch.arange(time).split(size):
         here, past = slice(int(block[0]), int(block[-1]) + 1), slice(0, int(block[0]))
         queries = C[:, None, :, here] * torch.exp(rates * (total[..., here] - last).to(rates))
         left, right = (
