@@ -8,6 +8,7 @@ import streamlit as st
 import dashboard.page as lab
 from core.entries import ConfigError, Param
 from core.interpret import interventions, pairs as study
+from core.interpret.corpus import half_interval
 from core.interpret.trace import Kind
 from core.runs.runs import Run
 from core.tasks import reading
@@ -171,7 +172,7 @@ def page() -> None:
             interventions.head_effects,
             study.measure_pairs,
             study.position_effects,
-            study.half_interval,
+            half_interval,
         ),
         "pairs:papers",
     )

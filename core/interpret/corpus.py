@@ -229,6 +229,16 @@ MAX_ROWS, CELLS = 96, 8 * MAX_TOKENS**2  # of a batch in which heads are switche
 Values = Float[np.ndarray, "M L H"]
 
 
+def half_interval(values: np.ndarray) -> np.ndarray:
+    """Half of the 95 % interval of a mean over the first axis, without what is masked: Student's t times the standard
+    error; nan of fewer than two values."""
+    from scipy.special import stdtrit
+
+    values = np.ma.asarray(values)
+    n, error = values.count(0), np.ma.filled(values.std(0, ddof=1), np.nan)
+    return np.asarray(stdtrit(n - 1, (1 + CONFIDENCE) / 2) * error / np.sqrt(n))
+
+
 @dataclass(eq=False)
 class Corpus:
     """The measures of every head over the texts so far.
@@ -271,11 +281,8 @@ class Corpus:
         return np.asarray(self.each(measure).count(0))
 
     def interval(self, measure: str) -> Float[np.ndarray, "L H"]:
-        """Half of the 95 % interval of that mean: Student's t times the standard error; nan for fewer than two texts."""
-        from scipy.special import stdtrit
-
-        n, error = self.texts_of(measure), self.each(measure).std(0, ddof=1).filled(np.nan)
-        return np.asarray(stdtrit(n - 1, (1 + CONFIDENCE) / 2) * error / np.sqrt(n))
+        """Half of the 95 % interval of that mean; nan for fewer than two texts."""
+        return half_interval(self.each(measure))
 
     def values_of(self, measure: str, head: Head) -> Float[np.ndarray, " N"]:
         """A measure of one head on each text so far; nan where a text cannot show it or could not be read."""

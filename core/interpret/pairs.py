@@ -22,7 +22,7 @@ from jaxtyping import Float
 from core import command_line
 from core.entries import ConfigError, quote, refuse_if
 from core.files import append_line, read_lines, with_checksum
-from core.interpret.corpus import corpora_folder
+from core.interpret.corpus import corpora_folder, half_interval
 from core.interpret.evidence import Baseline, Question, ask
 from core.interpret.interventions import (
     BY_KEY,
@@ -48,7 +48,6 @@ from core.runs.runs import Run, new_id
 from core.runs.worker import work as work_on
 from core.serialization import check_types, read
 from core.tasks import reading
-from core.training.seed_stats import LEVEL, quantile
 
 COLUMNS = ("clean", "corrupted", "answer", "other")
 MAX_PAIRS = 1_000
@@ -235,14 +234,6 @@ class PairEffects:
     def half(self, way: str) -> Float[np.ndarray, " H"]:
         """Half of the 95 % interval of that mean; nan of a single pair."""
         return half_interval(self.effects[way])
-
-
-def half_interval(values: Float[np.ndarray, "N H"]) -> Float[np.ndarray, " H"]:
-    """Half of the 95 % interval of a mean over the first axis: Student's t times the standard error; nan of one value."""
-    n = len(values)
-    if n < 2:
-        return np.full(values.shape[1], np.nan)
-    return quantile(1 - LEVEL / 2, n - 1) * values.std(0, ddof=1) / np.sqrt(n)
 
 
 def check_model(pretrained: Pretrained) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from core.interpret import pairs as study
+from core.interpret.corpus import CONFIDENCE, half_interval
 from core.interpret.interventions import BY_KEY
 from dashboard.draw.components import Cell
 from dashboard.draw.figures import Spec
@@ -123,7 +124,7 @@ def token_rows(effects: study.PairEffects, picked: int) -> list[Spec]:
         for place, (token, half) in enumerate(
             zip(
                 token_names(effects),
-                study.half_interval(effects.positions[:, at]),
+                half_interval(effects.positions[:, at]),
                 strict=True,
             )
         )
@@ -177,7 +178,7 @@ def sure_text(effects: study.PairEffects, way: str) -> str:
     sure = int((np.abs(means) > halves).sum())
     return (
         f"The 95 % intervals of {sure} of {len(means)} heads leave out 0; of as many heads without any effect "
-        f"about {number(study.LEVEL * len(means))} would by chance."
+        f"about {number((1 - CONFIDENCE) * len(means))} would by chance."
     )
 
 
@@ -191,7 +192,7 @@ def token_text(effects: study.PairEffects, picked: int) -> str:
     assert effects.positions is not None
     most = strongest_token(effects, picked)
     values = effects.positions[:, picked]
-    mean, half = values.mean(0)[most], study.half_interval(values)[most]
+    mean, half = values.mean(0)[most], half_interval(values)[most]
     whole, share = float(effects.mean("patched")[picked]), ""
     if abs(whole) > 0.01:
         share = f", {percent(mean / whole)} of what it brings at all tokens at once"

@@ -11,6 +11,7 @@ import pytest
 
 from core.entries import ConfigError
 from core.interpret import pairs as study
+from core.interpret.corpus import half_interval
 from core.interpret.interventions import BY_KEY, head_effects
 from core.interpret.pairs import (
     COLUMNS,
@@ -20,7 +21,6 @@ from core.interpret.pairs import (
     PairsConfig,
     baselines,
     create,
-    half_interval,
     load_lines,
     measure_pairs,
     pairs_of_template,
