@@ -489,7 +489,7 @@ class Mixer:
         """Whether neighbours or halves of a head turn together, by the code of the model."""
         home = sys.modules[type(self.module).__module__]
         turn = getattr(home, "rotate_half", None) or getattr(home, "apply_rotary_emb", None)
-        if isinstance(turn, partial):  # recorded, since a model of the family was opened
+        while isinstance(turn, partial):  # recorded, since a model of the family was opened
             turn = turn.args[0]
         source = code_of(turn) if turn else ""
         return "interleaved" if "::2" in source or "view_as_complex" in source else "halves"
