@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
@@ -222,13 +222,16 @@ class Run(RunFolder):
         return text_of(self.metadata().get("name")) or self.id
 
 
+_numbers = count(secrets.randbelow(4096))  # random alone would give two ids of one moment alike
+
+
 def new_id() -> str:
-    """A unique run id that sorts by age: the time to a quarter of a millisecond, and random digits, 3, or 35 on a
-    public copy, where whoever has a run's link may look at it."""
+    """A unique run id that sorts by age: the time to a quarter of a millisecond, 3 digits that this process counts from
+    a random start, and on a public copy 32 random ones, as whoever has a run's link may look at it."""
     now, more = time.time(), secrets.token_hex(16) if hosted() else ""
     return (
         f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}-{int(now % 1 * 4096):03x}"
-        f"{secrets.randbelow(4096):03x}{more}"
+        f"{next(_numbers) % 4096:03x}{more}"
     )
 
 

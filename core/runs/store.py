@@ -247,7 +247,9 @@ class Store:
 
     def list(self, folder: str) -> dict[str, str]:
         """The objects under a folder, by their name in it, each with a mark that changes with its content."""
-        path, marks = f"{self.root}/{folder}", ("size", "ETag", "mtime", "created", "LastModified")
+        path = f"{self.root}/{folder}"
+        # The last of a disk, where two writes of one size may have one time
+        marks = ("size", "ETag", "mtime", "created", "LastModified", "ino")
         with self._trouble(), suppress(FileNotFoundError):
             self.files.invalidate_cache()
             return {

@@ -38,6 +38,7 @@ from core.runs.runs import (
     duplicate,
     find_run,
     list_runs,
+    new_id,
     open_run,
     prune,
     restore,
@@ -786,6 +787,23 @@ def test_measurements_sweeps_and_reports_are_copied(stores, server):
     delete_sweep(sweep)
     copy_now()
     assert red.place.list(f"sweeps/{sweep.id}") == {}
+
+
+def test_ids_of_one_moment_differ(monkeypatch):
+    monkeypatch.setattr(time, "time", lambda: 1e9)
+    assert len({new_id() for _ in range(4096)}) == 4096, "two runs of a claim had one folder"
+
+
+def test_an_index_of_the_same_size_and_time_is_read_again(local, monkeypatch):
+    place = store()
+    info = place.files.info
+    still = {"mtime": 0.0, "created": 0.0}  # as where a clock ticks slowly
+    monkeypatch.setattr(place.files, "info", lambda path, **more: info(path, **more) | still)
+    marks = []
+    for text in (b"red", b"tan"):
+        place.write("servers/red.json", text)
+        marks.append(place.list("servers"))
+    assert marks[0] != marks[1]
 
 
 def test_a_lease_is_prolonged_in_time(memory, server, monkeypatch):
