@@ -280,7 +280,7 @@ LIMITS = (
     f"NPZ or safetensors of at most {MAX_BYTES // 10**6} MB and {MAX_NUMBERS // 10**6} million weights, "
     f"0 to 1, for at most {MAX_TOKENS:,} tokens."
 )
-LABELS = ("tokens", "queries", "keys")
+LABELS = ("tokens", "queries", "keys", "state")
 Shapes = dict[str, list[Annotated[int, msgspec.Meta(ge=0)]]]  # in the header of safetensors
 
 
@@ -352,6 +352,8 @@ def _safetensors(data: bytes, name: str) -> Arrays:
     except (ValueError, TypeError, KeyError, RecursionError, msgspec.MsgspecError) as error:
         raise PretrainedError(f"{name} is neither NPZ nor safetensors. {LIMITS}") from error
     for key in filter(_label, metadata):
+        if key.endswith("state") and key[:-6] not in shapes:  # another program's
+            continue
         try:
             labels[key] = tuple(msgspec.json.decode(str(metadata[key]), type=list[str]))
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
@@ -393,7 +395,9 @@ def read_arrays(data: bytes, name: str, tokens: str = "") -> Reading:
 
     Takes one array (L, H, T, S), with or without a batch of 1, or an array (H, T, S) a layer, named by its number; the
     prefix self, causal or cross gives the kind. `tokens`, or `queries` and `keys`, in the file name rows and columns:
-    arrays of text in an NPZ, JSON lists in the metadata of safetensors. PretrainedError for what does not fit.
+    arrays of text in an NPZ, JSON lists in the metadata of safetensors. So does an array's name with `_state` say of each
+    of its layers what it is without softmax ("" with it): then weights may be negative. PretrainedError for what does
+    not fit.
     """
     reject_if(
         len(data) > MAX_BYTES,
@@ -405,14 +409,18 @@ def read_arrays(data: bytes, name: str, tokens: str = "") -> Reading:
         f"An array in {name} has a name of {len(long):,} letters, {quote_name(long)}; at most "
         f"{MAX_LETTERS:,} are read.",
     )
-    layers = [layer for key, values in weights.items() for layer in _layers(key, values)]
+    layers = [
+        layer
+        for key, values in weights.items()
+        for layer in _layers(key, values, labels.get(f"{key}_state", ()))
+    ]
     reject_if(not layers, f"{name} holds no weights; expected {SHAPES}.")
     kinds = _sort(layers)
     reading = _lined(kinds, labels, tuple(tokens.split()), name)
     maps = []
     for kind in KINDS:
         rows, columns = (line.tokens for line in reading.lines(kind))
-        for layer, values in enumerate(kinds.get(kind, ())):
+        for layer, (*_, number, state, values) in enumerate(kinds.get(kind, ())):
             may = np.tri(len(rows), dtype=bool)[None] if kind == "causal" else None
             if not (some := values.any(-1, keepdims=True)).all():  # rows of zeros are masked
                 may = np.broadcast_to(some if may is None else may & some, values.shape)
@@ -420,14 +428,16 @@ def read_arrays(data: bytes, name: str, tokens: str = "") -> Reading:
                 AttentionMap(
                     kind,
                     layer,
-                    np.clip(values, 0, 1),
+                    values if state else np.clip(values, 0, 1),
                     rows,
                     columns,
                     mask=may,
+                    number=number,
+                    state=state,
                 )
             )
     # Those are not counted.
-    sums = np.concatenate([item.weights.sum(-1)[item.weights.any(-1)] for item in maps])
+    sums = np.concatenate([item.shares.sum(-1)[item.weights.any(-1)] for item in maps])
     cut = None
     if ((sums <= 0.99) | (sums >= 1.01)).any():
         cut = (
@@ -437,11 +447,16 @@ def read_arrays(data: bytes, name: str, tokens: str = "") -> Reading:
     return replace(reading, trace=AttentionTrace(tuple(maps), name), cut=cut)
 
 
-def _layers(key: str, values: np.ndarray) -> list[tuple[Kind | None, int | None, np.ndarray]]:
-    """Split an array into layers (H, T, S), with the kind and the number in its name."""
+# Of a layer what its array's name says: kind, place and the model's own number, None where it does not; state; weights
+Layer = tuple[Kind | None, int | None, int | None, str, np.ndarray]
+
+
+def _layers(key: str, values: np.ndarray, states: Sequence[str]) -> list[Layer]:
+    """Split an array into layers (H, T, S), with the kind and the number in its name, and what each is."""
     shape = values.shape
     kind: Kind | None = next((one for one in KINDS if re.match(rf"{one}(\b|_)", key)), None)
     numbers = re.findall(r"\d+", key)
+    number = int(numbers[-1]) if numbers else None
     while 1 in values.shape[:-3]:
         values = values.squeeze(values.shape.index(1))
     if values.ndim == 2:
@@ -454,19 +469,25 @@ def _layers(key: str, values: np.ndarray) -> list[tuple[Kind | None, int | None,
         max(values.shape[-2:]) > MAX_TOKENS,
         f"{key} has {max(values.shape[-2:]):,} tokens; at most {MAX_TOKENS:,} are drawn.",
     )
-    if reason := why_not_weights(key, values):
-        raise PretrainedError(reason)
-    if values.ndim == 3:
-        return [(kind, int(numbers[-1]) if numbers else None, values)]
-    return [(kind, layer, values[layer]) for layer in range(len(values))]
+    layers = values if values.ndim == 4 else values[None]
+    states = states or ("",) * len(layers)
+    reject_if(
+        len(states) != len(layers),
+        f"{key}_state names {len(states)} layers; {key} has {len(layers)}.",
+    )
+    for state, one in zip(states, layers, strict=True):
+        if reason := why_not_weights(key, one, bool(state)):
+            more = f" Of a layer without softmax, {key}_state says what it is, in text."
+            raise PretrainedError(reason + more * bool(np.isfinite(one).all()))
+    if values.ndim == 4:
+        return [(kind, layer, None, states[layer], one) for layer, one in enumerate(values)]
+    return [(kind, number, number if key == f"{kind}_{number}" else None, states[0], values)]
 
 
-def _sort(
-    layers: Sequence[tuple[Kind | None, int | None, np.ndarray]],
-) -> dict[Kind, list[np.ndarray]]:
+def _sort(layers: Sequence[Layer]) -> dict[Kind, list[Layer]]:
     """The layers of each kind in the order of their numbers; unnamed kinds are recognized by the weights."""
-    kinds: dict[Kind, list[tuple[int, np.ndarray]]] = {}
-    unnamed = [values for kind, _, values in layers if kind is None]
+    kinds: dict[Kind, list[tuple[int, Layer]]] = {}
+    unnamed = [values for kind, *_, values in layers if kind is None]
     square = all(values.shape[-1] == values.shape[-2] for values in unnamed)
     causal = square and all(not np.triu(values, 1).any() for values in unnamed)
     usual: Kind = (
@@ -476,20 +497,21 @@ def _sort(
         if square
         else "cross"
     )
-    for order, (kind, number, values) in enumerate(layers):
-        kinds.setdefault(kind or usual, []).append((order if number is None else number, values))
+    for order, layer in enumerate(layers):
+        place = order if layer[1] is None else layer[1]
+        kinds.setdefault(layer[0] or usual, []).append((place, layer))
     return {
-        kind: [values for _, values in sorted(part, key=lambda item: item[0])]
+        kind: [layer for _, layer in sorted(part, key=lambda item: item[0])]
         for kind, part in kinds.items()
     }
 
 
-def _lined(kinds: Mapping[Kind, list[np.ndarray]], labels: Mapping[str, tuple[str, ...]], typed: tuple[str, ...],
+def _lined(kinds: Mapping[Kind, list[Layer]], labels: Mapping[str, tuple[str, ...]], typed: tuple[str, ...],
            name: str) -> Reading:  # fmt: skip
     """The token lines that all layers share; PretrainedError where layers disagree."""
     sizes: dict[str, tuple[int, int]] = {}
     for kind, layers in kinds.items():
-        shapes = {values.shape[1:] for values in layers}
+        shapes = {values.shape[1:] for *_, values in layers}
         reject_if(
             len(shapes) > 1,
             f"The layers of {name} have maps of different sizes, {min(shapes)} and "

@@ -140,13 +140,12 @@ def stack_numbers(names: Sequence[str]) -> tuple[int, ...] | None:
 
 
 def numbered(trace: AttentionTrace, modules: Sequence[str]) -> AttentionTrace:
-    """The trace with the model's own numbers of its layers, where the names of their modules tell them."""
+    """The trace with the model's own numbers of its layers, where the names of their modules tell them, else from 0."""
     maps = list(trace.maps)
     for kind in trace.kinds:
         places = [at for at, item in enumerate(maps) if item.kind == kind]
-        for at, number in zip(
-            places, stack_numbers([modules[at] for at in places]) or (), strict=False
-        ):
+        numbers = stack_numbers([modules[at] for at in places]) or range(len(places))
+        for at, number in zip(places, numbers, strict=True):
             maps[at] = replace(maps[at], number=number)
     return replace(trace, maps=tuple(maps))
 

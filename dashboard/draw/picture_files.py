@@ -190,16 +190,19 @@ def _cell(value: object) -> object:
 
 
 def trace_npz(trace: AttentionTrace) -> bytes:
-    """Every layer's weights (H, T, S) float32 as kind_layer, with the tokens of its rows and columns."""
+    """Every layer's weights (H, T, S) float32 as kind_number, with the tokens of its rows and columns, and what it is
+    without softmax."""
     return _npz(
         {
-            f"{item.kind}_{item.layer}{end}": np.asarray(values)
+            f"{item.kind}_{item.layer_number}{end}": np.asarray(values)
             for item in trace.maps
             for end, values in (
                 ("", item.weights),
                 ("_queries", item.queries),
                 ("_keys", item.keys),
+                ("_state", [item.state]),
             )
+            if end != "_state" or item.state
         }
     )
 

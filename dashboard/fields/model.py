@@ -423,7 +423,8 @@ def array_panel(container: Any) -> None:
 
     container.caption(
         f"{model_inputs.LIMITS} Expected: {model_inputs.SHAPES}. Name the tokens `tokens`, or `queries` and `keys`: "
-        "an array of text in an NPZ, a JSON list in the metadata of safetensors. Or a zip that "
+        "an array of text in an NPZ, a JSON list in the metadata of safetensors; so `layer_0_state` says what `layer_0` "
+        "is without softmax, whose weights may be negative. Or a zip that "
         "`attention-lab record my_model.py -o maps.zip` wrote of your own model."
     )
     file, tokens = st.columns([1, 1])

@@ -1,5 +1,6 @@
 """Layers without softmax: their matrices against the outputs of the library's own functions, and what changes them."""
 
+import io
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.numpy import save
 from transformers import DynamicCache
 
 from core.interpret.circuits import read_heads
@@ -25,12 +27,16 @@ from core.interpret.evidence import (
 from core.interpret.head_tests import score_repeats
 from core.interpret.lens import attribute_logit
 from core.interpret.map_transform import compare, default_row, view_of
+from core.interpret.trace import AttentionMap, AttentionTrace
 from core.pretrained import ModelInputs, PretrainedError, layer_qkv, read
-from core.pretrained.attention_recorder import record_attention
+from core.pretrained.attention_recorder import numbers_by_layer, record_attention
 from core.pretrained.finetune_run import saved_layers, saved_maps, trace_of
 from core.pretrained.generate import prepare_generation, score_continuation
 from core.pretrained.load import maps_bytes
+from core.pretrained.model_inputs import read_arrays
 from core.pretrained.state_layers import KERNELS, SCAN, state_matrix
+from dashboard.draw.attention_view import is_signed, state_lines
+from dashboard.draw.picture_files import trace_npz
 from tests.cases import each
 from tests.pretrained.test_attention_recorder import built
 from tests.tiny_models import uneven
@@ -330,3 +336,48 @@ def test_a_fine_tuning_run_keeps_maps_of_layers_with_other_heads():
     for one, other in zip(saved.maps, reading.trace.maps, strict=True):
         np.testing.assert_allclose(one.weights, other.weights, rtol=1e-2, atol=1e-3)
         assert (one.state, one.layer_number) == (other.state, other.layer_number)
+
+
+def safetensors_of(trace):
+    """As another program may write it: the texts are JSON in the metadata."""
+    arrays = dict(np.load(io.BytesIO(trace_npz(trace))))
+    texts = {key: json.dumps(one.tolist()) for key, one in arrays.items() if one.dtype.kind == "U"}
+    return save({key: one for key, one in arrays.items() if key not in texts}, texts)
+
+
+@each("write", [trace_npz, safetensors_of])
+@each("family", ["llama", "qwen3_next", "falcon_mamba", "nemotron_h", "lfm2", "falcon_h1"])
+def test_a_file_of_signed_maps_opens_as_it_was_drawn(family, write):
+    model = model_of(family).model
+    with record_attention(model) as recorder, torch.no_grad():
+        model(**batch_of(1, 9))
+    tokens, numbers = tuple("abcdefghi"), numbers_by_layer(model, recorder.calls)
+    maps = [
+        AttentionMap(one.kind, one.layer, one.weights[0], tokens, tokens,
+                     np.tri(9, dtype=bool)[None], numbers[one.kind, one.layer], one.state)
+        for one in recorder.calls
+    ]  # fmt: skip
+    back = read_arrays(write(AttentionTrace(tuple(maps), family)), "maps")
+    for one, other in zip(back.trace.maps, maps, strict=True):
+        assert (one.kind, one.layer, one.layer_name, one.state, one.keys) == (
+            other.kind, other.layer, other.layer_name, other.state, tokens)  # fmt: skip
+        np.testing.assert_array_equal(one.weights, other.weights)
+        np.testing.assert_array_equal(one.shares, other.shares)
+        assert is_signed(one) == is_signed(other) and (one.visible == other.visible).all()
+    assert state_lines(back.trace) == state_lines(AttentionTrace(tuple(maps), family))
+    assert back.cut is None
+
+
+@each(
+    ("labels", "why"),
+    [
+        ({}, "runs from -1.*0 to 1.* layer_0_state says what it is"),
+        ({"layer_0_state": [""]}, "layer_0_state says what it is"),
+        ({"layer_0_state": ["a", "b"]}, "layer_0_state names 2 layers; layer_0 has 1"),
+    ],
+)
+def test_signed_weights_say_which_layer_they_are_of(labels, why):
+    np.savez(out := io.BytesIO(), layer_0=-np.eye(3)[None], **labels)
+    pytest.raises(PretrainedError, read_arrays, out.getvalue(), "a file").match(why)
+    others = save({"layer_0": np.eye(3)[None]}, {"state": "3", "train_state": "{}"})
+    assert not read_arrays(others, "another program's").trace.map(0).state
