@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import KW_ONLY, dataclass, replace
+from difflib import get_close_matches
 from functools import cache, cached_property, partial
 from html import escape
 from pathlib import Path
@@ -237,7 +238,7 @@ def model_box(container: Any, usual: ModelRef, panels: tuple[str, ...] = (OTHER,
     def changed() -> None:
         state[IS_PICKED] = True
         if typed := state.get(MODEL):
-            state[MODEL] = full_name(state.get(BEFORE, ""), typed)
+            state[MODEL] = listed_name(full_name(state.get(BEFORE, ""), typed), options)
 
     own = plugins.files_with("build") if code_allowed() else []
     current = filter(None, [state.get(MODEL) or name_in(st.query_params.get(MODEL, ""))])
@@ -282,6 +283,34 @@ def full_name(before: str, typed: str) -> str:
     return before + typed if longer else typed
 
 
+def near_names(typed: str, options: Sequence[str]) -> list[str]:
+    """The options that a typed name is, whatever its case, with or without owner and commit.
+
+    Where there is none: those of the lab that it begins, else that it is part of.
+    """
+    low = name_in(typed).casefold().replace(" ", "-").removeprefix("sentence-transformers/")
+    names = {option: option.casefold().replace(" ", "-") for option in options}
+    repos = {option: name.partition("@")[0] for option, name in names.items()}
+    own = {option: name for option, name in names.items() if not {*"/@\\"} & {*name}}
+    whole = [one for one in names if low in (names[one], repos[one], repos[one].rpartition("/")[2])]
+    begun = [one for one, name in own.items() if name.startswith(low)]
+    return whole or begun or [one for one, name in own.items() if low in name]
+
+
+def listed_name(typed: str, options: Sequence[str]) -> str:
+    """The one option that a typed name means, else the name: the browser's field hands over what was typed, not what its
+    list shows for that."""
+    text = typed.strip().strip("'\"")
+    near = near_names(text, options)
+    return near[0] if len(near) == 1 else text
+
+
+def _use_buttons(names: Iterable[str]) -> None:
+    """Buttons that open these models."""
+    for name in names:
+        st.button(f"Use {name}", key=f"inside:use:{name}", on_click=select_model, args=(name,))
+
+
 def _open(
     name: str, needs: tuple[str, ...], container: Any
 ) -> tuple[ModelRef, Pretrained | None] | None:
@@ -313,13 +342,7 @@ def _open(
     name = upload(ref.name).file if pretrained is None else pretrained.name
     st.info(plain(f"{name} {missing}"), icon=":material/block:")
     with st.container(horizontal=True):
-        for other in suitable_models(needs, local_models())[:3]:
-            st.button(
-                f"Use {other.name}",
-                key=f"inside:use:{other.name}",
-                on_click=select_model,
-                args=(other.name,),
-            )
+        _use_buttons(other.name for other in suitable_models(needs, local_models())[:3])
     return None
 
 
@@ -390,7 +413,8 @@ def other_panel(container: Any) -> None:
 
     def typed() -> None:
         if (st.session_state.get(TYPED) or "").strip():
-            select_model(st.session_state.pop(TYPED).strip())
+            names = [*(ref.name for ref in local_models()), *downloaded_models()]
+            select_model(listed_name(st.session_state.pop(TYPED), names))
 
     container.text_input(
         f"Name on the hub{', or the path of a folder or of a .py file' if folders_allowed() else ''}",
@@ -658,12 +682,9 @@ def _hub_model(ref: ModelRef) -> ModelRef | None:
     st.error(plain(without_paths(str(plan))), icon=":material/error:")
     with st.container(horizontal=True):
         st.button("Try again", icon=":material/refresh:", key="inside:again", on_click=again)
-        st.button(
-            f"Use {EMBEDDED.name}",
-            key="inside:use-embedded",
-            on_click=select_model,
-            args=(EMBEDDED.name,),
-        )
+        names = [one.name for one in local_models()]
+        near = near_names(ref.name, names)[:3] or get_close_matches(ref.name, names, 1)
+        _use_buttons(near or [EMBEDDED.name])
     return None
 
 

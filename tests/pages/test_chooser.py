@@ -14,10 +14,10 @@ from safetensors.torch import load_file, save_file
 from streamlit.testing.v1 import AppTest
 
 from core import plugins
-from core.pretrained import PretrainedError
+from core.pretrained import PretrainedError, hub
 from core.pretrained.foreign import record
 from core.pretrained.model_inputs import decode_picture, decode_wav, read_arrays
-from dashboard.fields.model import OTHER, example_arrays, full_name
+from dashboard.fields.model import OTHER, example_arrays, full_name, listed_name
 from dashboard.server.session import CURRENT
 from dashboard.server.visitors import is_local
 from dashboard.ui.models import (
@@ -29,7 +29,7 @@ from dashboard.ui.models import (
     model_cell,
     stored_bytes,
 )
-from tests.cases import wait_for
+from tests.cases import each, wait_for
 from tests.pages.app import set_state
 from tests.pretrained.fake_hub import COMMIT, Repo, bert_files, serving
 from tests.pretrained.test_foreign import BY_HAND, UNET, write as write_model
@@ -375,6 +375,47 @@ def test_a_longer_name_may_be_typed(tmp_path, monkeypatch):
     ):
         monkeypatch.setenv("ATTENTION_LAB_FOLDERS", allowed)
         assert full_name(before, typed) == name
+
+
+LISTED = ("all-MiniLM-L6-v2", "writer", "names", "numbers", "only-attention", "lab/gpt2-medium@0a1",
+          "lab/bert@0a1", "Your own arrays…", "/home/me/model.py")  # fmt: skip
+
+
+@each(
+    ("typed", "name"),
+    [
+        ("all-MiniLM", 0), ("minilm", 0), (" All MiniLM-L6-v2 ", 0), ("l6", 0), ("WRITER", 1),
+        ("sentence-transformers/all-MiniLM-L6-v2", 0), ("writer · stories of 3,000 words", 1), ("attention", 4),
+        ("bert", 6), ("lab/BERT", 6), ("lab/bert@0a1", 6), ("own arrays", 7), ("model.py", 8),
+        ("n", "n"), ("gpt2", "gpt2"), ("lab/gpt2", "lab/gpt2"), ("lab/bert@main", "lab/bert@main"),
+        (" owner/writer ", "owner/writer"), ("'/home/me/bert'", "/home/me/bert"), (" ", ""),
+    ],
+)  # fmt: skip
+def test_a_typed_part_opens_the_model_of_the_list(typed, name):
+    assert listed_name(typed, LISTED) == (name if isinstance(name, str) else LISTED[name])
+
+
+def test_what_is_typed_opens_or_names_what_is_near(app, monkeypatch):
+    def unreached(repo, *_, **__):
+        raise PretrainedError("The hub cannot be reached.")
+
+    monkeypatch.setattr(hub, "plan", unreached)
+    app.run()
+
+    def type_in(text: str) -> str:
+        box = app.selectbox(key="inside:model")
+        box.options.append(text)  # the browser adds what was typed
+        box.set_value(text).run()
+        return app.selectbox(key="inside:model").value
+
+    assert type_in("all-MiniLM") == "all-MiniLM-L6-v2" and type_in("digi") == "digits"
+    assert not app.error
+    for typed, near in (("n", {"names", "numbers"}), ("only-atention", {"only-attention"})):
+        assert type_in(typed) == typed
+        used = {one.label for one in app.button if one.label.startswith("Use ")}
+        assert used == {f"Use {name}" for name in near}
+    app.button(key="inside:use:only-attention").click().run()
+    assert app.selectbox(key="inside:model").value == "only-attention" and not app.exception
 
 
 # A model that a person wrote.
