@@ -293,8 +293,8 @@ def near_names(typed: str, options: Sequence[str]) -> list[str]:
     repos = {option: name.partition("@")[0] for option, name in names.items()}
     own = {option: name for option, name in names.items() if not {*"/@\\"} & {*name}}
     whole = [one for one in names if low in (names[one], repos[one], repos[one].rpartition("/")[2])]
-    begun = [one for one, name in own.items() if name.startswith(low)]
-    return whole or begun or [one for one, name in own.items() if low in name]
+    parts = [one for one, name in own.items() if low in name]
+    return whole or [one for one in parts if own[one].startswith(low)] or parts
 
 
 def listed_name(typed: str, options: Sequence[str]) -> str:
