@@ -593,9 +593,10 @@ def recorded_state(
     # PyTorch's, where a kernel of another package runs beside it on a GPU
     plain = function.args[1] if isinstance(function, partial) else function
     given = inspect.signature(plain).bind(*values, **options)
-    state = given.arguments.get(kernel.state.partition(":")[0])
-    if state is not None:  # the layer changes it in place, before the weights are read
-        given.arguments.update(tree_map_only(Tensor, Tensor.clone, dict(given.arguments)))
+    state = given.arguments.get(name := kernel.state.partition(":")[0])
+    # The layer changes it in place, before the weights are read; these need the first one's shape alone
+    if isinstance(state, tuple | list):
+        given.arguments[name] = [*map(Tensor.clone, state)]
     gate, entered = given.arguments.pop(kernel.gate, None), given.arguments[kernel.values]
     calls = getattr(mixer, "n_mamba_heads", 1) if kernel.by_channel else 1  # one for each, in Zamba
     heads = partial(by_heads, axes=kernel.axes, groups=groups_of(kernel, entered, calls))
