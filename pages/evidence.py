@@ -578,6 +578,14 @@ KEY = "evidence:maps"
 MAX_DRAWN = 640  # tokens up to which whole maps are drawn side by side
 
 
+def say_unknown(measures: Mapping[str, object], maps: tuple[flow.AttentionMap, ...]) -> None:
+    """Name the measures that are left out, as layers without softmax whose channels have a matrix each have none."""
+    states = dict.fromkeys(item.state for item in maps if item.state)
+    missing = [draw.NAMES[name] for name in ("written", "gradient") if name not in measures]
+    if states and missing:
+        st.caption(f"{' and '.join(missing)}: not known of {' and '.join(states)}.")
+
+
 def maps_section(case: Case, head: flow.Head, cell: lab.Pair) -> evidence.HeadMaps:
     item = case.maps[head[0]]
     shape: lab.Pair = item.weights.shape[1:]  # type: ignore[assignment]
@@ -597,11 +605,7 @@ def maps_section(case: Case, head: flow.Head, cell: lab.Pair) -> evidence.HeadMa
             st.caption(
                 "The gradient is left out: it needs more memory than this computer has free. Use a shorter text."
             )
-        missing = [
-            draw.NAMES[name] for name in ("written", "gradient") if name not in measures.maps
-        ]
-        if item.state and missing:
-            st.caption(f"{' and '.join(missing)}: not known of {item.state}.")
+        say_unknown(measures.maps, (item,))
         lab.table(
             ["ρ", *(draw.NAMES[name] for name in measures.maps)],
             draw.agreement_rows(measures),
@@ -809,6 +813,7 @@ def tokens_section(
         markers=False,
     )
     st.caption(draw.tau_note(len(tokens), "flow" in measures))
+    say_unknown(measures, case.maps)
     return agree, first["weights"] == needed
 
 

@@ -75,9 +75,9 @@ def test_a_state_head_stands_beside_shares_on_a_scale_of_its_own(opened):
     weights = maps.pop("Weights")
     assert weights.signed and weights.high == -weights.low == abs(weights.values).max() < 1
     assert {one.high for one in maps.values()} == {1.0} and {"Rollout", "Flow"} < {*maps}
-    assert "Written and Gradient: not known of a selective state space" in everything(
-        opened("evidence", STATE)
-    )
+    said = "Written and Gradient: not known of a selective state space (Mamba)."
+    captions = [one.value for one in opened("evidence", STATE).caption]
+    assert captions.count(said) == 2, "of a head, and of the tokens"
 
 
 def test_pages_of_queries_and_keys_name_what_they_leave_out(opened):
