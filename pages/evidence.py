@@ -580,9 +580,8 @@ MAX_DRAWN = 640  # tokens up to which whole maps are drawn side by side
 
 def say_unknown(measures: Mapping[str, object], maps: tuple[flow.AttentionMap, ...]) -> None:
     """Name the measures that are left out, as layers without softmax whose channels have a matrix each have none."""
-    states = dict.fromkeys(item.state for item in maps if item.state)
     missing = [draw.NAMES[name] for name in ("written", "gradient") if name not in measures]
-    if states and missing:
+    if missing and (states := dict.fromkeys(item.state for item in maps if item.state)):
         st.caption(f"{' and '.join(missing)}: not known of {' and '.join(states)}.")
 
 

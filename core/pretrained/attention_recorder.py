@@ -126,9 +126,10 @@ class AttentionRecorder:
     calls: list[AttentionCall] = field(default_factory=list)
     hooks: list[Any] = field(default_factory=list)
     rotations: list[tuple[Tensor, Tensor]] = field(default_factory=list)  # since the last call
-    # The module of a state layer that runs, what it was given, and its calls of a function so far
-    mixer: Any = None
+    # The module with own code or of a state layer that runs, what it was given, what is followed, and its calls so far
+    running: Any = None
     entered: tuple[Any, dict[str, Any]] = ((), {})
+    followed: dict[int, "Scores"] = field(default_factory=dict)
     parts: tuple[tuple[Any, ...], ...] = ()
 
     def record(self, module: Any, q: Any, k: Any, v: Tensor, mask: Tensor | None, out: Tensor,
@@ -252,31 +253,37 @@ def record_attention(model: Any, with_qkv: bool = False, off: HeadSet = NO_HEADS
         patches,
         change_qkv,
     )
-    products = Products(recorder)
-    own_code = list[Any]()
+    own_code = False
     for module in model.modules():
-        if type(module).__name__ in OWN_CODE and has_own_code(type(module)):
-            own_code += [
-                module.register_forward_pre_hook(products.enter),
-                module.register_forward_hook(products.leave),
-            ]
-        elif state_kernels(module.__class__):
+        own = type(module).__name__ in OWN_CODE and has_own_code(type(module))
+        own_code |= own
+        if own or state_kernels(module.__class__):
             recorder.hooks += [
-                module.register_forward_pre_hook(partial(_run_mixer, recorder), with_kwargs=True),
-                module.register_forward_hook(partial(_leave_mixer, recorder)),
+                module.register_forward_pre_hook(partial(_enter, recorder), with_kwargs=True),
+                module.register_forward_hook(partial(_leave, recorder)),
             ]
-            if type(module).__name__.endswith(OWN_STATE):
-                enter = partial(_enter_norm, recorder, module)
-                recorder.hooks.append(module.norm.register_forward_pre_hook(enter))
-    recorder.hooks += own_code
+        if type(module).__name__.endswith(OWN_STATE):
+            enter = partial(_enter_norm, recorder, module)
+            recorder.hooks.append(module.norm.register_forward_pre_hook(enter))
     token = _RECORDER.set(recorder)
     try:
-        with products if own_code else nullcontext():
+        with Products(recorder) if own_code else nullcontext():
             yield recorder
     finally:
         _RECORDER.reset(token)
         for hook in recorder.hooks:
             hook.remove()
+
+
+def _enter(recorder: AttentionRecorder, module: Any, args: Any, options: Any) -> None:
+    if _RECORDER.get() is recorder:
+        recorder.running, recorder.entered, recorder.parts = module, (args, options), ()
+
+
+def _leave(recorder: AttentionRecorder, module: Any, args: Any, output: Any) -> None:
+    if _RECORDER.get() is recorder:
+        recorder.running = None
+        recorder.followed.clear()
 
 
 # By the name of the class: its code has one softmax of scores between tokens, and a product of it and the values.
@@ -339,26 +346,15 @@ class Products(TorchFunctionMode):
     def __init__(self, recorder: AttentionRecorder) -> None:
         super().__init__()
         self.recorder = recorder
-        self.module: Any = None
-        self.followed: dict[int, Scores] = {}
-
-    def enter(self, module: Any, inputs: Any) -> None:
-        if _RECORDER.get() is self.recorder:
-            self.module = module
-
-    def leave(self, module: Any, inputs: Any, output: Any) -> None:
-        if _RECORDER.get() is self.recorder:
-            self.module = None
-            self.followed.clear()
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         result, options, name = func(*args, **(kwargs or {})), kwargs or {}, func.__name__
-        if self.module is None or not isinstance(result, Tensor):
+        if self.recorder.running is None or not isinstance(result, Tensor):
             return result
         given = [one for one in (*args, *options.values()) if isinstance(one, Tensor)]
-        scores = next((self.followed[id(one)] for one in given if id(one) in self.followed), None)
+        scores = next(filter(None, (self.recorder.followed.get(id(one)) for one in given)), None)
         time_first = name == "einsum" and args[0] in TIME_FIRST
         if time_first or name in PRODUCTS and given[-1].ndim > 2:  # else it is a projection
             left, right = given[-2:]
@@ -378,7 +374,7 @@ class Products(TorchFunctionMode):
             scores = replace(scores, scale=scores.scale * number)
         elif name == "softmax":
             scores = replace(scores, before=given[0])
-        self.followed[id(result)] = replace(scores, values=result)
+        self.recorder.followed[id(result)] = replace(scores, values=result)
         return result
 
     def _record(
@@ -386,7 +382,9 @@ class Products(TorchFunctionMode):
     ) -> Tensor:
         """Give one attention to the recorder; what the model continues with, in the shape of `out`."""
         heads = next(
-            value for name in HEAD_COUNTS if (value := getattr(self.module, name, None)) is not None
+            value
+            for name in HEAD_COUNTS
+            if (value := getattr(self.recorder.running, name, None)) is not None
         )
         q, k, v, weights, before, by_head = (
             one if one.ndim == 4 else one.unflatten(0, (-1, heads))
@@ -400,7 +398,7 @@ class Products(TorchFunctionMode):
             options = {"scaling": scores.scale, "position_bias": None if small else more}
         mask = seen.any(1, keepdim=True)
         changed, _ = self.recorder.record(
-            self.module, q, k, v, mask, by_head.transpose(1, 2), weights, options
+            self.recorder.running, q, k, v, mask, by_head.transpose(1, 2), weights, options
         )
         return changed.transpose(1, 2).reshape(out.shape)
 
@@ -567,22 +565,12 @@ def state_kernels(kind: type) -> frozenset[str]:
     return frozenset(called | {OWN_STATE} if name.endswith(OWN_STATE) else called)
 
 
-def _run_mixer(recorder: AttentionRecorder, module: Any, args: Any, options: Any) -> None:
-    if _RECORDER.get() is recorder:
-        recorder.mixer, recorder.entered, recorder.parts = module, (args, options), ()
-
-
-def _leave_mixer(recorder: AttentionRecorder, module: Any, args: Any, output: Any) -> None:
-    if _RECORDER.get() is recorder:
-        recorder.mixer = None
-
-
 def recorded_state(
     function: Callable[..., Any], kernel: Kernel, *values: Any, **options: Any
 ) -> Any:
     """What a state layer's function gives, recorded where a recorder is active; a gate is applied after that."""
     recorder = _RECORDER.get()
-    mixer = None if recorder is None else recorder.mixer
+    mixer = None if recorder is None else recorder.running
     # A convolution before another function is no matrix of the layer's own
     if (
         recorder is None
@@ -686,6 +674,11 @@ def make_recordable(model: Any, reads: str) -> str:
                 setattr(module, name, False)
         if type(module).__name__ == "FalconAttention":
             module.register_forward_pre_hook(_add_alibi_once, with_kwargs=True)
+        for key, name in (("RecurrentGemmaRglru", "_rnn_scan"), ("xLSTMBackend", "forward")):
+            method: Any = getattr(module, name, None)
+            if type(module).__name__ == key and not isinstance(method, partial):
+                kernel = KERNELS[key if name == "forward" else name]
+                setattr(module, name, partial(recorded_state, method, kernel))
     for name in {kind.__module__ for part in model.modules() for kind in type(part).__mro__}:
         home = vars(sys.modules[name])
         for key, function in list(home.items()):
@@ -694,12 +687,6 @@ def make_recordable(model: Any, reads: str) -> str:
                 home[key] = partial(recorded_rotation, function)
             elif key in KERNELS and getattr(function, "func", None) is not recorded_state:
                 home[key] = partial(recorded_state, function, KERNELS[key])
-    for module in model.modules():
-        for key, name in (("RecurrentGemmaRglru", "_rnn_scan"), ("xLSTMBackend", "forward")):
-            method = getattr(module, name, None)
-            if type(module).__name__ == key and not isinstance(method, partial):
-                kernel = KERNELS[key if name == "forward" else name]
-                setattr(module, name, partial(recorded_state, cast(Any, method), kernel))
     kinds = set(map(type, model.modules()))
     own = {kind.__name__ for kind in kinds if has_own_code(kind)}
     shared |= any("get_interface" in _names(kind) or state_kernels(kind) for kind in kinds)
@@ -833,10 +820,11 @@ def other_layers(model: Any, calls: Sequence[AttentionCall]) -> str | None:
 
 def state_note(model: Any, calls: Sequence[AttentionCall]) -> str | None:
     """Which maps are those of layers without softmax, of which kind, and what their weights are."""
-    numbers, of = layer_numbers(model, [call.name for call in calls]), dict[str, list[int]]()
-    for number, call in zip(numbers, calls, strict=True):
-        if call.state:
-            of.setdefault(call.state, []).append(number)
+    numbers = layer_numbers(model, [call.name for call in calls])
+    of = {
+        what: [number for number, call in zip(numbers, calls, strict=True) if call.state == what]
+        for what in dict.fromkeys(call.state for call in calls if call.state)
+    }
     if not of:
         return None
     which = "; ".join(f"L{_ranges(ones)}: {what}" for what, ones in of.items())
@@ -854,10 +842,10 @@ def state_note(model: Any, calls: Sequence[AttentionCall]) -> str | None:
 
 def _passes(names: Sequence[str]) -> str:
     """Which pass of which layer each number is, where layers run several times."""
-    runs: list[tuple[str, int, int, str]] = []
-    for place, match in enumerate(filter(None, map(STACK.match, names))):
-        done = names[:place].count(names[place])
-        runs.append((match["stack"], done + 1, place, match["number"]))
+    runs = [
+        (match["stack"], names[:place].count(names[place]) + 1, place, match["number"])
+        for place, match in enumerate(filter(None, map(STACK.match, names)))
+    ]
     several = len({stack for stack, *_ in runs}) > 1
     parts = []
     for (stack, number), group in groupby(runs, key=lambda one: one[:2]):

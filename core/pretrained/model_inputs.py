@@ -351,9 +351,8 @@ def _safetensors(data: bytes, name: str) -> Arrays:
         shapes = msgspec.convert({key: item["shape"] for key, item in header.items()}, Shapes)
     except (ValueError, TypeError, KeyError, RecursionError, msgspec.MsgspecError) as error:
         raise PretrainedError(f"{name} is neither NPZ nor safetensors. {LIMITS}") from error
-    for key in filter(_label, metadata):
-        if key.endswith("state") and key[:-6] not in shapes:  # another program's
-            continue
+    others = {key for key in metadata if key.endswith("state") and key[:-6] not in shapes}
+    for key in filter(_label, metadata.keys() - others):
         try:
             labels[key] = tuple(msgspec.json.decode(str(metadata[key]), type=list[str]))
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
@@ -475,10 +474,10 @@ def _layers(key: str, values: np.ndarray, states: Sequence[str]) -> list[Layer]:
         len(states) != len(layers),
         f"{key}_state names {len(states)} layers; {key} has {len(layers)}.",
     )
+    more = f" Of a layer without softmax, {key}_state says what it is, in text."
     for state, one in zip(states, layers, strict=True):
-        if reason := why_not_weights(key, one, bool(state)):
-            more = f" Of a layer without softmax, {key}_state says what it is, in text."
-            raise PretrainedError(reason + more * bool(np.isfinite(one).all()))
+        reason = why_not_weights(key, one, bool(state))
+        reject_if(reason, f"{reason}{more * bool(np.isfinite(one).all())}")
     if values.ndim == 4:
         return [(kind, layer, None, states[layer], one) for layer, one in enumerate(values)]
     return [(kind, number, number if key == f"{kind}_{number}" else None, states[0], values)]
@@ -486,7 +485,6 @@ def _layers(key: str, values: np.ndarray, states: Sequence[str]) -> list[Layer]:
 
 def _sort(layers: Sequence[Layer]) -> dict[Kind, list[Layer]]:
     """The layers of each kind in the order of their numbers; unnamed kinds are recognized by the weights."""
-    kinds: dict[Kind, list[tuple[int, Layer]]] = {}
     unnamed = [values for kind, *_, values in layers if kind is None]
     square = all(values.shape[-1] == values.shape[-2] for values in unnamed)
     causal = square and all(not np.triu(values, 1).any() for values in unnamed)
@@ -497,13 +495,14 @@ def _sort(layers: Sequence[Layer]) -> dict[Kind, list[Layer]]:
         if square
         else "cross"
     )
-    for order, layer in enumerate(layers):
-        place = order if layer[1] is None else layer[1]
-        kinds.setdefault(layer[0] or usual, []).append((place, layer))
-    return {
-        kind: [layer for _, layer in sorted(part, key=lambda item: item[0])]
-        for kind, part in kinds.items()
-    }
+    placed = [
+        (order if layer[1] is None else layer[1], layer[0] or usual, layer)
+        for order, layer in enumerate(layers)
+    ]
+    kinds: dict[Kind, list[Layer]] = {kind: [] for _, kind, _ in placed}
+    for _, kind, layer in sorted(placed, key=lambda one: one[0]):
+        kinds[kind].append(layer)
+    return kinds
 
 
 def _lined(kinds: Mapping[Kind, list[Layer]], labels: Mapping[str, tuple[str, ...]], typed: tuple[str, ...],

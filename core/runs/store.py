@@ -247,9 +247,9 @@ class Store:
 
     def list(self, folder: str) -> dict[str, str]:
         """The objects under a folder, by their name in it, each with a mark that changes with its content."""
-        path = f"{self.root}/{folder}"
-        # The last of a disk, where two writes of one size may have one time
+        # The last mark is of a disk, where two writes of one size may have one time
         marks = ("size", "ETag", "mtime", "created", "LastModified", "ino")
+        path = f"{self.root}/{folder}"
         with self._trouble(), suppress(FileNotFoundError):
             self.files.invalidate_cache()
             return {

@@ -130,16 +130,10 @@ class ModelChoice:
         assert self.pretrained is not None
         return self.pretrained
 
-    @property
-    def holds_mask(self) -> bool:
-        mask = getattr(self.model.tokenizer, "mask_token_id", None)
-        return mask in self.reading.source.ids
-
     def masked(self, word: int | None) -> ModelInputs:
         """The inputs with that word masked; as they are without one."""
-        if word is None:
-            return self.inputs
-        return replace(self.inputs, text=mask_word(self.model, self.inputs.text, word))
+        text = self.inputs.text if word is None else mask_word(self.model, self.inputs.text, word)
+        return replace(self.inputs, text=text)
 
     @property
     def has_maps(self) -> bool:
@@ -147,9 +141,8 @@ class ModelChoice:
 
     @cached_property
     def _reading(self) -> Reading:
-        if self.has_maps:
-            return reading_of(self.ref, self.inputs)
-        return study_of(read_lines, self.ref, self.inputs)
+        key = self.ref, self.inputs
+        return reading_of(*key) if self.has_maps else study_of(read_lines, *key)
 
     @property
     def reading(self) -> Reading:
@@ -185,11 +178,10 @@ def choose_model(
                 return None
             ref, pretrained = opened
             inputs = ModelInputs()
-            if pretrained is None:
-                with right:
+            with right:
+                if pretrained is None:
                     ref, inputs = _own_maps(ref)
-            if pretrained is not None and has_inputs:
-                with right:
+                elif has_inputs:
                     inputs = _inputs(ref, pretrained, text if ref == usual else "")
             if pretrained is not None:
                 say_notes(pretrained, right)
@@ -291,10 +283,11 @@ def near_names(typed: str, options: Sequence[str]) -> list[str]:
     low = name_in(typed).casefold().replace(" ", "-").removeprefix("sentence-transformers/")
     names = {option: option.casefold().replace(" ", "-") for option in options}
     repos = {option: name.partition("@")[0] for option, name in names.items()}
-    own = {option: name for option, name in names.items() if not {*"/@\\"} & {*name}}
-    whole = [one for one in names if low in (names[one], repos[one], repos[one].rpartition("/")[2])]
-    parts = [one for one, name in own.items() if low in name]
-    return whole or [one for one in parts if own[one].startswith(low)] or parts
+    parts = [one for one, name in names.items() if low in name and not {*"/@\\"} & {*name}]
+    whole = [
+        one for one, repo in repos.items() if low in (names[one], repo, repo.rpartition("/")[2])
+    ]
+    return whole or [one for one in parts if names[one].startswith(low)] or parts
 
 
 def listed_name(typed: str, options: Sequence[str]) -> str:
@@ -366,8 +359,8 @@ def missing_feature(pretrained: Pretrained | None, needs: tuple[str, ...]) -> st
         "tokens": answers or pretrained.head == "masked",
         "generate": answers,
     }
-    sentences = (MISSING[need] for need in needs if not has[need])
-    return next(sentences, "").format(pretrained.not_recorded)
+    lacks = next((MISSING[need] for need in needs if not has[need]), "")
+    return lacks.format(pretrained.not_recorded)
 
 
 def suitable_models(needs: tuple[str, ...], among: Sequence[ModelRef]) -> list[ModelRef]:
@@ -929,17 +922,16 @@ def masked_word(link: str) -> Field[int | None]:
         key=lambda c: f"word:{hash(c.choice.reading.source.ids)}",
         link=link,
         page="inside",
-    ).optional(lambda c: not c.choice.holds_mask)
+    ).optional(
+        lambda c: (
+            getattr(c.choice.model.tokenizer, "mask_token_id", None)
+            not in c.choice.reading.source.ids
+        )
+    )
 
 
 def _line(c: Any) -> Line:
     return c.reading.target or c.reading.source
-
-
-def _usual_position(c: Any) -> int:
-    # A target's first and last positions are its easiest ones; one past the middle has context on both sides.
-    last = len(_line(c)) - 1
-    return last if c.reading.target is None else round(0.55 * last)
 
 
 def answer_position() -> Field[int]:
@@ -950,7 +942,12 @@ def answer_position() -> Field[int]:
             at: f"{at} · {'after ' if c.masked is None else ''}{token}"
             for at, token in enumerate(_line(c).tokens)
         },
-        lambda c: _usual_position(c) if c.masked is None else c.masked,
+        # A target's first and last positions are its easiest ones; one past the middle has context on both sides.
+        lambda c: (
+            round((1 if c.reading.target is None else 0.55) * (len(_line(c)) - 1))
+            if c.masked is None
+            else c.masked
+        ),
         help=lambda c: (
             "The page measures the prediction of the token "
             f"{'after ' if c.masked is None else 'at '}this one."
@@ -983,11 +980,9 @@ class OutputField(Options[int | None, str]):
         return f"{self.page}:{self.part}:{controls.ref.name}"
 
     def names(self, controls: Any) -> dict[str, int]:
+        left_out = {controls.baseline.id} if self.part == "contrast" else ()
         names = output_names(controls.ref, controls.baseline.question)
-        contrast = self.part == "contrast"
-        return {
-            name: one for name, one in names.items() if not contrast or one != controls.baseline.id
-        }
+        return {name: one for name, one in names.items() if one not in left_out}
 
     def texts(self, controls: Any) -> dict[str, str]:
         return {name: name for name in (self.first, *self.names(controls))}

@@ -206,12 +206,12 @@ def store_file(path: Path, since: int = 0) -> str:
     `since` is when the person last pressed for another run.
     """
     beside = [(str(one), one.stat().st_mtime_ns) for one in sorted(path.parent.glob("*.py"))]
-
-    def run() -> Upload:
-        data = foreign.record(path, half=False)
-        return Upload(path.name, "", foreign.read_maps(data, path.name))
-
-    return _stored_maps(repr((str(path), beside, since)).encode(), run)
+    return _stored_maps(
+        repr((str(path), beside, since)).encode(),
+        lambda: Upload(
+            path.name, "", foreign.read_maps(foreign.record(path, half=False), path.name)
+        ),
+    )
 
 
 def _stored_maps(of: bytes, make: Callable[[], Upload]) -> str:
