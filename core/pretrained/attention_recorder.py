@@ -766,14 +766,12 @@ def layer_numbers(model: Any, names: Sequence[str]) -> tuple[int, ...]:
     return shared if len(shared) == len(names) else tuple(range(len(names)))
 
 
-def numbers_by_layer(model: Any, calls: Iterable[AttentionCall]) -> dict[tuple[Kind, int], int]:
+def numbers_by_layer(model: Any, calls: Sequence[AttentionCall]) -> dict[tuple[Kind, int], int]:
     """The model's own number of each recorded layer, by its kind and its index among those of that kind."""
-    of_kind: dict[Kind, list[AttentionCall]] = {}
-    for call in calls:
-        of_kind.setdefault(call.kind, []).append(call)
+    kinds = dict.fromkeys(call.kind for call in calls)
     return {
         (kind, call.layer): number
-        for kind, ones in of_kind.items()
+        for kind, ones in ((kind, [call for call in calls if call.kind == kind]) for kind in kinds)
         for call, number in zip(ones, layer_numbers(model, [one.name for one in ones]), strict=True)
     }
 

@@ -499,10 +499,9 @@ def _sort(layers: Sequence[Layer]) -> dict[Kind, list[Layer]]:
         (order if layer[1] is None else layer[1], layer[0] or usual, layer)
         for order, layer in enumerate(layers)
     ]
-    kinds: dict[Kind, list[Layer]] = {kind: [] for _, kind, _ in placed}
-    for _, kind, layer in sorted(placed, key=lambda one: one[0]):
-        kinds[kind].append(layer)
-    return kinds
+    placed.sort(key=lambda one: one[0])
+    parts = {kind: [layer for _, of, layer in placed if of == kind] for kind in KINDS}
+    return {kind: part for kind, part in parts.items() if part}
 
 
 def _lined(kinds: Mapping[Kind, list[Layer]], labels: Mapping[str, tuple[str, ...]], typed: tuple[str, ...],

@@ -74,9 +74,8 @@ KERNELS: Mapping[str, Kernel] = {
 
 def by_heads(values: Tensor, axes: str, groups: int = 1) -> Float[Tensor, "B T H E"]:
     """Values, or a result, with the axes of a kernel: by row, time, head and dimension; channels as `groups` heads."""
-    for place, axis in enumerate("bt"):
-        if axis not in axes:  # one step
-            values, axes = values.unsqueeze(place), axes[:place] + axis + axes[place:]
+    if "t" not in axes:  # one step
+        values, axes = values.unsqueeze(1), f"{axes[0]}t{axes[1:]}"
     if "c" in axes:
         return torch.einsum(f"{axes}->btc", values).unflatten(-1, (groups, -1))
     return torch.einsum(f"{axes}->bthd", values)
@@ -84,12 +83,9 @@ def by_heads(values: Tensor, axes: str, groups: int = 1) -> Float[Tensor, "B T H
 
 def as_given(heads: Float[Tensor, "B T H E"], axes: str) -> Tensor:
     """The inverse of `by_heads`."""
-    one_step = "t" not in axes
-    heads = heads[:, 0] if one_step else heads
-    names = "bhd" if one_step else "bthd"
     if "c" in axes:
-        heads, names = heads.flatten(-2), names[:-2] + "c"
-    return torch.einsum(f"{names}->{axes}", heads)
+        return torch.einsum(f"btc->{axes}", heads.flatten(-2))
+    return torch.einsum(f"bthd->{axes}", heads)  # of one step t is 1, which is summed
 
 
 def groups_of(kernel: Kernel, values: Tensor, calls: int = 1) -> int:
