@@ -4,7 +4,7 @@ import io
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, partial
 from inspect import signature
 from typing import Any
 
@@ -220,10 +220,16 @@ def test_a_scan_s_mean_matrix_is_the_mean_of_its_channels():
         torch.testing.assert_close(means, expected, rtol=1e-4, atol=1e-5)
 
 
+def library_function(family, name):
+    """PyTorch's, also where a kernel of another package is installed beside it."""
+    modeling = __import__(type(model_of(family).model).__module__, fromlist=["x"])
+    function = getattr(modeling, name).args[0]
+    return function.args[1] if isinstance(function, partial) else function
+
+
 def test_three_tokens_of_a_delta_rule_and_of_mamba_by_hand():
     # Gated delta rule: S_t = a_t (I − b_t k_t k_tᵀ) S_{t−1} + b_t k_t v_tᵀ; o_t = S_tᵀ q_t. Yang et al. 2024, equation 10.
-    modeling = __import__(type(model_of("qwen3_next").model).__module__, fromlist=["x"])
-    function = modeling.torch_chunk_gated_delta_rule.args[0]
+    function = library_function("qwen3_next", "torch_chunk_gated_delta_rule")
     torch.manual_seed(0)
     q, k, v = torch.nn.functional.normalize(torch.randn(3, 1, 3, 1, 4), dim=-1)
     a, b = torch.tensor([0.9, 0.5, 0.8]), torch.tensor([0.7, 0.6, 0.3])
@@ -246,8 +252,7 @@ def test_three_tokens_of_a_delta_rule_and_of_mamba_by_hand():
     torch.testing.assert_close(matrix, expected, rtol=1e-4, atol=1e-5)
     assert (matrix < 0).any() and not torch.allclose(matrix.sum(-1), torch.ones(3), atol=0.1)
     # Mamba-2: C_t · B_s Δ_s exp(A Σ_{s<i≤t} Δ_i), and D on the diagonal. Dao and Gu 2024, section 3.
-    modeling = __import__(type(model_of("mamba2").model).__module__, fromlist=["x"])
-    function = modeling.mamba2_chunk_scan.args[0]
+    function = library_function("mamba2", "mamba2_chunk_scan")
     x, dt, rate = torch.randn(1, 3, 1, 2), torch.tensor([0.5, 0.2, 1.0]), -0.7
     into, out = torch.randn(2, 1, 3, 1, 4)
     given = signature(function).bind(
