@@ -476,8 +476,10 @@ def _layers(key: str, values: np.ndarray, states: Sequence[str]) -> list[Layer]:
     )
     more = f" Of a layer without softmax, {key}_state says what it is, in text."
     for state, one in zip(states, layers, strict=True):
-        reason = why_not_weights(key, one, bool(state))
-        reject_if(reason, f"{reason}{more * bool(np.isfinite(one).all())}")
+        reject_if(
+            reason := why_not_weights(key, one, bool(state)),
+            f"{reason}{more * bool(np.isfinite(one).all())}",
+        )
     if values.ndim == 4:
         return [(kind, layer, None, states[layer], one) for layer, one in enumerate(values)]
     return [(kind, number, number if key == f"{kind}_{number}" else None, states[0], values)]
@@ -495,11 +497,13 @@ def _sort(layers: Sequence[Layer]) -> dict[Kind, list[Layer]]:
         if square
         else "cross"
     )
-    placed = [
-        (order if layer[1] is None else layer[1], layer[0] or usual, layer)
-        for order, layer in enumerate(layers)
-    ]
-    placed.sort(key=lambda one: one[0])
+    placed = sorted(
+        (
+            (order if layer[1] is None else layer[1], layer[0] or usual, layer)
+            for order, layer in enumerate(layers)
+        ),
+        key=lambda one: one[0],
+    )
     parts = {kind: [layer for _, of, layer in placed if of == kind] for kind in KINDS}
     return {kind: part for kind, part in parts.items() if part}
 

@@ -676,8 +676,8 @@ def _hub_model(ref: ModelRef) -> ModelRef | None:
     with st.container(horizontal=True):
         st.button("Try again", icon=":material/refresh:", key="inside:again", on_click=again)
         names = [one.name for one in local_models()]
-        near = near_names(ref.name, names)[:3] or get_close_matches(ref.name, names, 1)
-        _use_buttons(near or [EMBEDDED.name])
+        close = get_close_matches(ref.name, names, 1) or [EMBEDDED.name]
+        _use_buttons(near_names(ref.name, names)[:3] or close)
     return None
 
 
@@ -980,7 +980,7 @@ class OutputField(Options[int | None, str]):
         return f"{self.page}:{self.part}:{controls.ref.name}"
 
     def names(self, controls: Any) -> dict[str, int]:
-        left_out = {controls.baseline.id} if self.part == "contrast" else ()
+        left_out = [controls.baseline.id] if self.part == "contrast" else []
         names = output_names(controls.ref, controls.baseline.question)
         return {name: one for name, one in names.items() if one not in left_out}
 

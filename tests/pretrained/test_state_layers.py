@@ -199,9 +199,15 @@ def test_a_watched_state_model_stays_as_it_was():
         assert not any(hooks)
 
 
+def library_function(family, name):
+    """PyTorch's, also where a kernel of another package is installed beside it."""
+    modeling = __import__(type(model_of(family).model).__module__, fromlist=["x"])
+    function = getattr(modeling, name).args[0]
+    return function.args[1] if isinstance(function, partial) else function
+
+
 def test_a_scan_s_mean_matrix_is_the_mean_of_its_channels():
-    home = model_of("mamba")
-    function = vars(__import__(type(home.model).__module__, fromlist=["x"]))[SCAN].args[0]
+    function = library_function("mamba", SCAN)
     torch.manual_seed(2)
     for time in (1, 5, 40):
         given = signature(function).bind(
@@ -218,13 +224,6 @@ def test_a_scan_s_mean_matrix_is_the_mean_of_its_channels():
         means = state_matrix(function, KERNELS[SCAN], given, 4)
         expected = each_channel.unflatten(1, (4, 2)).mean(2)
         torch.testing.assert_close(means, expected, rtol=1e-4, atol=1e-5)
-
-
-def library_function(family, name):
-    """PyTorch's, also where a kernel of another package is installed beside it."""
-    modeling = __import__(type(model_of(family).model).__module__, fromlist=["x"])
-    function = getattr(modeling, name).args[0]
-    return function.args[1] if isinstance(function, partial) else function
 
 
 def test_three_tokens_of_a_delta_rule_and_of_mamba_by_hand():
