@@ -1,7 +1,5 @@
 """Why this key: the score of a query and a key, split by what wrote them, and what the head moves between them."""
 
-import time
-from collections.abc import Iterator
 from functools import partial
 
 import streamlit as st
@@ -12,16 +10,15 @@ from core.interpret.score_sources import (
     Removal,
     ScoreSources,
     explain_score,
-    measure_removals,
+    random_removal,
     removal_agreement,
-    score_without,
+    remove_source,
     split_cost,
 )
 from core.interpret.trace import Kind
 from dashboard.draw import why_key as draw
 
-# random ones of a head, whose predicted and actual changes are compared, and from how many on that is said
-REMOVALS, ENOUGH = 40, 10
+REMOVALS = 40  # random ones of a head
 
 
 class Controls(lab.WeightFields, page="why_key"):
@@ -32,8 +29,6 @@ class Controls(lab.WeightFields, page="why_key"):
         help="Further queries, whose scores of the key are added to the first one's.",
     )
     cell, shown = lab.CellField("cell"), lab.HeadField(None)
-    # the head whose random removals are measured, since when, and what measures the next
-    removing = lab.SessionValue[tuple[object, float, Iterator[Removal]] | None](None)
 
 
 def page() -> None:
@@ -73,15 +68,15 @@ def explore(chosen: lab.ModelChoice) -> None:
     moved(one, head, query, key)
     decided(one, chosen, query, keys)
     lab.as_python(one=one, draw={"why_key:pairs": draw.CHART, "why_key:moved": draw.MOVED_CHART})
-    caused = partial(removed, one, chosen, head, query, key)
     with lab.input_errors():
-        lab.details("Algebra is not cause: what a removal does", caused, "why_key:removals")
+        removed(one, chosen, head, query, key)
     for line in draw.equation(one):
         st.latex(line, width="content")
     st.caption(draw.conditions(reading.trace.source, one, reading.note))
     lab.details(
-        f"All {len(one.q_sources)} sources at the query, {len(one.k_sources)} at the key",
-        partial(every_source, one),
+        f"The largest pairs, all {len(one.q_sources)} sources at the query and {len(one.k_sources)} at the key",
+        partial(every_source, one, query, key),
+        "why_key:sources",
     )
     lab.details("Papers and source", sources)
 
@@ -112,6 +107,7 @@ def split(one: ScoreSources, query: str, key: str) -> None:
 def moved(one: ScoreSources, head: str, query: str, key: str) -> None:
     st.markdown("## What the head moves")
     lab.fact(draw.moved_fact(head, one, query, key))
+    st.caption("This is the length of α·v W_O; *Inside one weight* tells that of α·v, before W_O.")
     lab.draw_chart(
         st,
         draw.moved_chart(one, lab.theme()),
@@ -137,54 +133,60 @@ def decided(one: ScoreSources, chosen: lab.ModelChoice, query: str, keys: list[s
 
 
 def removed(one: ScoreSources, chosen: lab.ModelChoice, head: str, query: str, key: str) -> None:
-    """What the score loses without its largest sources, and how well its parts predict that in all scores of the head."""
-    lab.paragraph(
-        "The parts hold all else as it is. Here a source is removed at its token, and the model runs on: later heads and "
-        "networks read something else, and the norms change their scales."
-    )
-    largest = {(side, source): part for side, source, part in draw.removable(one)}
-    scores = lab.measure_with_progress(
+    """Whether the parts tell what removals of the largest sources do to this score; in a panel, to others of the head."""
+    st.markdown("## What a removal does")
+    removals = lab.measure_with_progress(
         "why_key:largest",
         (chosen.ref, chosen.inputs, one.place, one.head, one.queries, one.key),
-        list(largest),
-        lambda removal: score_without(chosen.model, chosen.inputs, one, *removal),
-        "removals",
+        draw.removable(one),
+        lambda each: remove_source(chosen.model, chosen.inputs, one, *each),
+        "removals from this score",
     )
+    if removals:
+        lab.fact(agreement("this score", [*removals.values()]))
     rows = [
         [
-            source.name,
-            query if side == "query" else key,
-            lab.signed(largest[side, source]),
-            lab.signed(score - one.score),
+            each.source.name,
+            query if each.side == "query" else key,
+            lab.signed(each.predicted),
+            lab.signed(each.actual),
         ]
-        for (side, source), score in scores.items()
+        for each in removals.values()
     ]
-    lab.table(
-        ["removed", "at", "predicted", "actual"],
-        rows,
-        caption="Change of this score without its largest sources",
-        left=2,
-        markers=False,
-    )
-    about = chosen.ref, chosen.inputs, one.place, one.head
-    if Controls.removing.value is None or Controls.removing.value[0] != about:
-        kind, layer = one.place
-        measured = measure_removals(chosen.model, chosen.inputs, layer, one.head, kind, REMOVALS)
-        Controls.removing.value = about, time.time(), measured
-    _, began, following = Controls.removing.value
+
+    def panel() -> None:
+        lab.table(
+            ["removed", "at", "predicted", "actual"],
+            rows,
+            caption="Change of this score without its largest sources",
+            left=2,
+            markers=False,
+        )
+        random_removals(one, chosen, head)
+
+    lab.details("Each removal, and removals from other scores", panel, "why_key:removals")
+
+
+def agreement(scores: str, removals: list[Removal]) -> str:
+    return draw.agreement_fact(scores, removals, lab.cached(removal_agreement, tuple(removals)))
+
+
+def random_removals(one: ScoreSources, chosen: lab.ModelChoice, head: str) -> None:
+    kind, layer = one.place
+    about = chosen.inputs, layer, one.head, kind
     removals = lab.measure_with_progress(
         "why_key:measured",
-        (about, began),
+        (chosen.ref, *about),
         range(REMOVALS),
-        lambda _: next(following),
-        "removals",
+        partial(random_removal, chosen.model, *about),
+        "removals from random scores",
         at_once=0.0,
     )
     all_of = [*removals.values()]
     cells = [draw.removals_cell(one, all_of)] if len(all_of) == REMOVALS else []
     lab.add_script(lambda: lab.Script(tuple(cells), {}), "removals")
-    if len(all_of) >= ENOUGH:
-        lab.fact(draw.agreement_fact(head, all_of, removal_agreement(all_of)))
+    if cells:
+        lab.fact(agreement(f"random scores of {head}", all_of))
         lab.draw_chart(
             st,
             draw.removals_chart(all_of, lab.Ink.of(lab.theme())),
@@ -194,7 +196,14 @@ def removed(one: ScoreSources, chosen: lab.ModelChoice, head: str, query: str, k
         )
 
 
-def every_source(one: ScoreSources) -> None:
+def every_source(one: ScoreSources, query: str, key: str) -> None:
+    lab.table(
+        [f"at {query}", f"at {key}", "part of the score"],
+        draw.pair_rows(one),
+        caption="The largest pairs of sources",
+        left=2,
+        markers=False,
+    )
     lab.table(
         ["source", "at the query", "at the key", "share of what is moved"],
         draw.source_rows(one),
@@ -208,5 +217,5 @@ def sources() -> None:
         "With the scale of each norm held, a query is a linear map of what was added to the residual stream at its "
         "token, and so is a key: [Elhage et al. 2021](https://transformer-circuits.pub/2021/framework/index.html).",
         explain_score,
-        score_without,
+        remove_source,
     )

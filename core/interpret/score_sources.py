@@ -359,19 +359,21 @@ def _source(numbers: dict[LayerKey, int], calls: Sequence[AttentionCall], part: 
     layer, name = int(part.name[1:]) if part.name else None, part.name
     if part.key is not None:
         layer, name = numbers[part.key], layer_names(numbers)[part.key]
-    state = any(call.state and (call.kind, call.layer) == part.key for call in calls)
-    if part.role == "head" and not state:
-        return Source("head", f"{name}·H{part.head}", layer, part.head, part.key)
-    role: SourcePart = "feed-forward" if part.role == "feed-forward" else "state layer"
+    state = [call for call in calls if call.state and (call.kind, call.layer) == part.key]
+    # Where each channel has a matrix of its own there are no heads
+    if part.role == "head" and not (state and state[0].mean):
+        role: SourcePart = "state layer" if state else "head"
+        return Source(role, f"{name}·H{part.head}", layer, part.head, part.key)
+    role = "feed-forward" if part.role == "feed-forward" else "state layer"
     return Source(role, f"{name} {role}".strip(), layer, None, part.key)
 
 
 def _read(
     call: AttentionCall, slope: Float[Tensor, "*R C"], followed: Sequence[int]
 ) -> Float[Tensor, "H S"] | tuple[()]:
-    """What each head adds along a slope by reading each token; none of a state layer, or of rows out of order."""
+    """What each head adds along a slope by reading each token; none of channels, or of rows out of order."""
     matrix, rows = output_matrix(call), [one for one in followed if one < call.weights.shape[2]]
-    if call.state or matrix is None or slope.shape[:-1].numel() != len(rows):
+    if call.mean or matrix is None or slope.shape[:-1].numel() != len(rows):
         return ()
     values = repeat_heads(call.v, len(matrix))[0].detach()
     weights = call.weights[0, :, rows, : values.shape[1]].detach()
@@ -394,10 +396,10 @@ class Removal:
     actual: float
 
 
-def score_without(
+def remove_source(
     pretrained: Pretrained, inputs: ModelInputs, split: ScoreSources, side: Side, source: Source
-) -> float:
-    """The score of a split when the module's output, or the head's, is zero at the token of that side.
+) -> Removal:
+    """The change of a split's score when the module's output, or the head's, is zero at the token of that side.
 
     PretrainedError for biases, and for what no module of its own writes once.
     """
@@ -407,7 +409,7 @@ def score_without(
     )
     rows = list(split.queries) if side == "query" else [split.key]
     sources = split.q_sources if side == "query" else split.k_sources
-    heads = sum(one.part == "head" and one.key == source.key for one in sources)
+    heads = sum(one.head is not None and one.key == source.key for one in sources)
 
     def remove(module: Any, inputs: Any, output: Any) -> Any:
         states = states_of(output)
@@ -427,19 +429,21 @@ def score_without(
         with_qkv=True,
         hooks=hooked(
             module.register_forward_hook(remove)
-            if source.part != "head"
+            if source.head is None
             else module.register_forward_pre_hook(remove_head)
             for module in modules
         ),
     )
     attention = layer_attention(_call_of(pretrained, recorder.calls, split.place))
     parts = _score(attention, split.head, split.queries, split.key)
-    return sum(one.dot * one.scale + (one.bias or 0.0) for one in parts)
+    score = sum(one.dot * one.scale + (one.bias or 0.0) for one in parts)
+    predicted = -float(split.parts.sum(1 if side == "query" else 0)[sources.index(source)])
+    return Removal(split.queries[0], split.key, side, source, predicted, score - split.score)
 
 
-def measure_removals(pretrained: Pretrained, inputs: ModelInputs, layer: int, head: int, kind: Kind | None = None,
-                     count: int = 40, seed: int = 0) -> Iterator[Removal]:  # fmt: skip
-    """Removals of a random source of a random side of random scores of a head, one by one. Errors as `explain_score`."""
+def random_removal(pretrained: Pretrained, inputs: ModelInputs, layer: int, head: int, kind: Kind | None = None,
+                   seed: int = 0) -> Removal:  # fmt: skip
+    """The removal of a random source of a random side of a random score of a head. Errors as `explain_score`."""
     layers, rng = layer_attentions(pretrained, inputs), np.random.default_rng(seed)
     place = (kind or [*layers][-1][0], layer)
     reject_if(place not in layers, f"{pretrained.name} has no layer {layer} ({place[0]}).")
@@ -447,15 +451,12 @@ def measure_removals(pretrained: Pretrained, inputs: ModelInputs, layer: int, he
     cells = np.argwhere(to_numpy(_seen(layers[place])[head]))
     cells = cells[cells[:, 0] != cells[:, 1]] if place[0] != "cross" else cells
     reject_if(not len(cells), "No token sees another one here: write a text of two words or more.")
-    for query, key in rng.choice(cells, count).tolist():
-        split = explain_score(pretrained, inputs, layer, head, query, key, place[0])
-        side: Side = "query" if rng.random() < 0.5 else "key"
-        sources = split.q_sources if side == "query" else split.k_sources
-        removable = [one for one in range(len(sources)) if sources[one].modules]
-        index = int(rng.choice(removable))
-        predicted = -float(split.parts.sum(1 if side == "query" else 0)[index])
-        actual = score_without(pretrained, inputs, split, side, sources[index]) - split.score
-        yield Removal(query, key, side, sources[index], predicted, actual)
+    query, key = rng.choice(cells).tolist()
+    split = explain_score(pretrained, inputs, layer, head, query, key, place[0])
+    side: Side = "query" if rng.random() < 0.5 else "key"
+    sources = split.q_sources if side == "query" else split.k_sources
+    removable = [place for place, one in enumerate(sources) if one.modules]
+    return remove_source(pretrained, inputs, split, side, sources[rng.choice(removable)])
 
 
 @dataclass(frozen=True)
@@ -486,7 +487,7 @@ def removal_agreement(removals: Sequence[Removal], seed: int = 0) -> Agreement |
 
 
 # Measured with a GPT-2 of 124 million on one core: FLOPs a second, seconds of any text, and times the memory of all maps.
-RATE, FIRST, HELD = 7e10, 0.2, 8
+RATE, FIRST, MAP_COPIES = 7e10, 0.2, 8
 
 
 def split_cost(pretrained: Pretrained, inputs: ModelInputs) -> tuple[float, float]:
@@ -494,4 +495,6 @@ def split_cost(pretrained: Pretrained, inputs: ModelInputs) -> tuple[float, floa
     batch, *_ = encode(pretrained, inputs)
     tokens = max(values.shape[-1] for name, values in batch.items())
     weights = sum(one.numel() for one in pretrained.model.parameters())
-    return FIRST + 2 * weights * tokens / RATE, float(HELD * maps_bytes(pretrained.model, tokens))
+    return FIRST + 2 * weights * tokens / RATE, float(
+        MAP_COPIES * maps_bytes(pretrained.model, tokens)
+    )

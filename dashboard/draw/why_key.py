@@ -37,9 +37,14 @@ from dashboard.draw.grids import bar_figure, short
 
 SIDES: tuple[Side, Side] = "query", "key"
 PAIRS = 5  # the largest, which are outlined and named
+LISTED = 20  # pairs in the table, for a screen on which cells have no room for numbers
 # sources a side that are drawn at most, and the share of all parts from which one is
-SHOWN, LEAST = 12, 0.01
-READERS, READ = 3, 3  # heads a side whose tokens are named, and tokens of each
+MAX_SOURCES, MIN_SHARE = 12, 0.01
+READERS, READ, REMOVED = (
+    3,
+    3,
+    6,
+)  # heads a side whose tokens are named, tokens of each, sources a side that are removed
 NAMED = 4  # sources of a set that are named
 WIDE, HIGH = 2.8, 2.4  # of the bars, in cells, with their numbers
 WIDE_TEXT, HIGH_TEXT = 1.1, 0.8  # of these numbers
@@ -66,9 +71,9 @@ alt.Chart(moved).mark_bar().encode(x="share", y=alt.Y("source", sort="-x"))
 """
 
 
-def largest_pairs(one: ScoreSources) -> list[tuple[int, int]]:
+def largest_pairs(one: ScoreSources, count: int = PAIRS) -> list[tuple[int, int]]:
     """The places of the largest parts, of either sign."""
-    order = np.argsort(-np.abs(one.parts), axis=None)[:PAIRS]
+    order = np.argsort(-np.abs(one.parts), axis=None)[:count]
     rows, columns = np.unravel_index(order, one.parts.shape)
     return list(zip(rows.tolist(), columns.tolist(), strict=True))
 
@@ -85,8 +90,8 @@ def grouped(
     sources: Sequence[Source], sizes: np.ndarray, always: Collection[int] = ()
 ) -> tuple[list[str], np.ndarray]:
     """The names of those that are drawn, with all others as one; by row, which sources each is (G, A), 0 or 1."""
-    order = sorted(range(len(sizes)), key=lambda at: (at not in always, -sizes[at]))[:SHOWN]
-    drawn = [at for at in sorted(order) if at in always or sizes[at] >= LEAST * sizes.sum()]
+    order = sorted(range(len(sizes)), key=lambda at: (at not in always, -sizes[at]))[:MAX_SOURCES]
+    drawn = [at for at in sorted(order) if at in always or sizes[at] >= MIN_SHARE * sizes.sum()]
     names, members = [sources[at].name for at in drawn], np.eye(len(sizes))[drawn]
     if others := len(sizes) - len(drawn):
         names.append(plural(others, "other"))
@@ -177,9 +182,9 @@ def pairs_chart(one: ScoreSources, query: str, key: str, theme: Theme) -> Spec:
     tips = [
         text_tip("atquery", f"at {query}"),
         text_tip("atkey", f"at {key}"),
-        text_tip("told", "part of the score"),
+        text_tip("amount", "part of the score"),
     ]
-    all_of = [text_tip("source", "source"), text_tip("side", "where"), text_tip("told", "in all")]
+    all_of = [text_tip("source", "source"), text_tip("side", "where"), text_tip("amount", "in all")]
     described = {"description": {"field": "says", "type": "nominal"}}
     negative = {"test": "datum.sum < 0", "value": colours[2]}
     layers = [
@@ -228,7 +233,7 @@ def _box(left: float, right: float, top: float, bottom: float, gap: float = 0.0)
 
 
 def _amount(value: float, largest: float, has_plus: bool = True) -> Spec:
-    return {"told": signed(value), "short": short(value, largest, has_plus)}
+    return {"amount": signed(value), "short": short(value, largest, has_plus)}
 
 
 def _axis(names: Sequence[str], before: float, ink: Ink, orient: str) -> Spec:
@@ -305,7 +310,7 @@ def read_rows(
     """
     rows = []
     for side in SIDES:
-        heads = [each for each in strongest(one, side) if each[0].part == "head"]
+        heads = [each for each in strongest(one, side) if each[0].head is not None]
         for source, amount in heads[:READERS]:
             read = one.tokens(side, source)
             if read is None or source.key is None:
@@ -315,14 +320,14 @@ def read_rows(
             most = ", ".join(
                 f"{names[token]} {signed(float(read[token]))}"
                 for token in order
-                if abs(read[token]) >= LEAST * abs(read[order[0]])
+                if abs(read[token]) >= MIN_SHARE * abs(read[order[0]])
             )
             rows.append([source.name, ends[side], signed(amount), most])
     return rows
 
 
 def decided_fact(one: ScoreSources, query: str, keys: Sequence[str]) -> str:
-    """The fewest sources of each side without which another key has the highest score, by the parts."""
+    """The fewest sources of each side alone without which another key has the highest score, by the parts."""
     key, sentences = plain(keys[one.key]), []
     for side, token in zip(SIDES, (plain(query), key), strict=True):
         removed = one.fewest_removals(side)
@@ -338,7 +343,15 @@ def decided_fact(one: ScoreSources, query: str, keys: Sequence[str]) -> str:
         sentences.append(
             f"without {listing(names)} at {token}, **{plain(keys[rival])}** would score higher than {key}"
         )
-    return f"By the parts, with all else held: {'; '.join(sentences)}."
+    return f"By the parts, with all else held, from one side at a time: {'; '.join(sentences)}."
+
+
+def pair_rows(one: ScoreSources) -> list[list[str]]:
+    """The largest pairs with their parts, in order."""
+    return [
+        [one.q_sources[row].name, one.k_sources[at].name, signed(float(one.parts[row, at]))]
+        for row, at in largest_pairs(one, LISTED)
+    ]
 
 
 def source_rows(one: ScoreSources) -> list[list[str]]:
@@ -397,12 +410,12 @@ def conditions(source: str, one: ScoreSources, note: str | None) -> str:
 # What a removal does, when the model runs on with nothing held.
 
 
-def removable(one: ScoreSources) -> list[tuple[Side, Source, float]]:
-    """The sources that add most at the query and at the key and can be removed, with what their parts predict."""
+def removable(one: ScoreSources) -> list[tuple[Side, Source]]:
+    """The sources that add most at the query and at the key and can be removed."""
     return [
-        (side, source, -amount)
+        (side, source)
         for side in SIDES
-        for source, amount in [each for each in strongest(one, side) if each[0].modules][:READERS]
+        for source in [each for each, _ in strongest(one, side) if each.modules][:REMOVED]
     ]
 
 
@@ -435,24 +448,26 @@ def removals_chart(removals: Sequence[Removal], ink: Ink) -> Spec:
     ) | table_columns({name: name for name in rows[0]})
 
 
-def agreement_fact(head: str, removals: Sequence[Removal], agreement: Agreement | None) -> str:
-    """How far the parts predict what removals do, and where they part most."""
+def agreement_fact(scores: str, removals: Sequence[Removal], agreement: Agreement | None) -> str:
+    """Whether the parts tell what removals from some scores do, and where they differ most."""
     worst = max(removals, key=lambda one: abs(one.predicted - one.actual))
+    several = len({(one.query, one.key) for one in removals}) > 1
+    place = f" of query {worst.query} and key {worst.key}" if several else ""
     apart = (
-        f"They differ most without {worst.source.name} at the {worst.side} of query {worst.query} and key "
-        f"{worst.key}: predicted {signed(worst.predicted)}, actual {signed(worst.actual)}."
+        f"They differ most without {worst.source.name} at the {worst.side}{place}: predicted "
+        f"{signed(worst.predicted)}, actual {signed(worst.actual)}."
     )
     if agreement is None:
-        return f"{plural(len(removals), 'removal')} of {head} are too few, or too alike, to compare. {apart}"
+        return f"{plural(len(removals), 'removal')} from {scores} are too few, or too alike, to compare. {apart}"
     r, low, high = map(number, agreement.pearson)
     verdict = (
-        ""
+        "The parts tell in part what a removal does"
         if agreement.pearson[1] > 0
-        else "So these removals do not tell whether its parts predict one. "
+        else "The parts do not tell what a removal does"
     )
     return (
-        f"Over {len(removals)} removals in random scores of {head}, predicted and actual changes correlate by **{r}** "
-        f"(95 %: {low} to {high}); 1 if they were equal. {verdict}{apart}"
+        f"**{verdict}**: over {len(removals)} removals from {scores}, after which the model runs on, predicted and actual "
+        f"changes correlate by **{r}** (95 %: {low} to {high}); 1 if they were equal. {apart}"
     )
 
 
@@ -462,9 +477,10 @@ def removals_cell(one: ScoreSources, removals: Sequence[Removal]) -> Cell:
     return Cell(
         "What removals do to random scores of the head, beside what the parts predict.",
         f"""
-from core.interpret.score_sources import measure_removals, removal_agreement
+from core.interpret.score_sources import random_removal, removal_agreement
 
-removals = list(measure_removals(model, inputs, layer={layer}, head={one.head}, kind={kind!r}, count={len(removals)}))
+place = {{"layer": {layer}, "head": {one.head}, "kind": {kind!r}}}
+removals = [random_removal(model, inputs, **place, seed=seed) for seed in range({len(removals)})]
 changes = [[each.predicted, each.actual] for each in removals]
 print(removal_agreement(removals))
 """,

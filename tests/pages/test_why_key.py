@@ -7,7 +7,13 @@ from urllib.parse import parse_qsl
 import numpy as np
 import pytest
 
-from core.interpret.score_sources import Removal, Source, explain_score, removal_agreement
+from core.interpret.score_sources import (
+    Removal,
+    Source,
+    explain_score,
+    removal_agreement,
+    remove_source,
+)
 from core.pretrained import ModelInputs, load_minilm
 from dashboard.draw import why_key as draw
 from dashboard.draw.figures import Ink
@@ -58,7 +64,7 @@ test_what_it_splits = page_cases(
         ),
         "a link to no head": Case({"head": "9.1"}, ["0.0 to 5.11", "In head L3·H1"]),
         "another kind": Case(
-            {"inside:model": "numbers", "why_key:kind": "Decoder"}, ["By the parts, with all else held"]
+            {"inside:model": "numbers", "why_key:kind": "Decoder"}, ["from one side at a time"]
         ),
         "a key after its query": Case(
             {"inside:model": "induction", "head": "0.0", "cell": "2.5"},
@@ -71,7 +77,10 @@ test_what_it_splits = page_cases(
 def test_all_sources_of_the_picture_add_up(one):
     parts = one.parts
     rows, down = draw.grouped(one.q_sources, np.abs(parts).sum(1), {3, 40})
-    assert len(rows) == draw.SHOWN + 1 and rows[-1] == f"{len(one.q_sources) - draw.SHOWN} others"
+    assert (
+        len(rows) == draw.MAX_SOURCES + 1
+        and rows[-1] == f"{len(one.q_sources) - draw.MAX_SOURCES} others"
+    )
     assert {one.q_sources[3].name, one.q_sources[40].name} <= {*rows}
     np.testing.assert_array_equal(down.sum(0), 1)
     spec = draw.pairs_chart(one, "it", "animal", "light")
@@ -116,11 +125,23 @@ def test_a_cap_a_sink_and_a_distance_are_named(one):
 
 def test_a_removal_is_predicted_by_the_parts_that_go(one):
     removals = draw.removable(one)
-    assert [side for side, *_ in removals] == ["query"] * draw.READERS + ["key"] * draw.READERS
-    _, source, predicted = removals[0]
+    assert [side for side, _ in removals] == ["query"] * draw.REMOVED + ["key"] * draw.REMOVED
+    side, source = removals[0]
     rest = np.delete(one.q_parts, one.q_sources.index(source), 0).sum(0)
     without = one.scale * rest @ one.k_parts.sum(0) + one.bias
-    assert without - one.score == pytest.approx(predicted, rel=1e-3)
+    removal = remove_source(load_minilm(), ModelInputs(TEXT), one, side, source)
+    assert without - one.score == pytest.approx(removal.predicted, rel=1e-3)
+
+
+def test_the_open_page_says_whether_the_parts_tell_the_cause(monkeypatch):
+    app = open_at("why_key", **{"inside:model": "induction"})
+    said = page_text(app)
+    assert "a removal does: over 12 removals from this score" in said
+    assert re.search(r"correlate by [−\d.]+ \(95 %: [−\d.]+ to [−\d.]+\)", said)
+    monkeypatch.setattr("dashboard.ui.progress.AT_ONCE", 0)
+    waits = page_text(open_at("why_key", **{"inside:model": "induction", "head": "1.1"}))
+    assert "3 of 12 removals from this score measured; the rest takes about" in waits
+    assert "over 3 removals from this score" in waits or "too few, or too alike" in waits
 
 
 def test_removals_are_measured_compared_and_in_the_script(monkeypatch):
@@ -129,22 +150,36 @@ def test_removals_are_measured_compared_and_in_the_script(monkeypatch):
     assert not any("Measure" in button.label for button in app.button)
     set_state(app, "why_key:removals")
     said = page_text(app)
-    assert "removedatpredictedactual" in said and "3 of 12 removals measured" in said
+    assert "removedatpredictedactual" in said
+    # what is counted is named: the table's rows are measured
+    assert "3 of 12 removals from random scores measured" in said
     (measure,) = (button for button in app.button if "Measure 9 removals" in button.label)
     measure.click().run()
-    assert "Over 12 removals in random scores of L1·H" in page_text(app)
+    assert "over 12 removals from random scores of L1·H" in page_text(app)
     assert_script(app)
-    assert "removals = list(measure_removals(model, inputs, layer=1" in script_of(app).text("")
+    assert "[random_removal(model, inputs, **place, seed=seed)" in script_of(app).text("")
+
+
+def test_values_of_cells_are_in_a_table(one):
+    rows = draw.pair_rows(one)
+    assert len(rows) == draw.LISTED
+    (row, column), *_ = draw.largest_pairs(one)
+    assert rows[0][:2] == [one.q_sources[row].name, one.k_sources[column].name]
+    assert rows[0][2] == draw.signed(float(one.parts[row, column]))
+    app = open_at("why_key")
+    set_state(app, "why_key:sources")
+    assert "part of the score" + "".join(rows[0]) in page_text(app)
 
 
 def test_where_the_parts_do_not_predict_is_said():
     source = Source("head", "L0·H1", 0, 1)
     removals = [Removal(1, 0, "query", source, float(at), float(at)) for at in range(12)]
     removals[3] = replace(removals[3], actual=-5.0, query=9)
-    said = draw.agreement_fact("L2·H0", removals, removal_agreement(removals))
-    assert (
-        "Over 12 removals" in said and "of query 9 and key 0: predicted +3.00, actual −5.00" in said
-    )
+    said = draw.agreement_fact("random scores of L2·H0", removals, removal_agreement(removals))
+    assert "The parts tell in part what a removal does**: over 12 removals" in said
+    assert "of query 9 and key 0: predicted +3.00, actual −5.00" in said
+    other = [replace(each, actual=float(at % 2)) for at, each in enumerate(removals)]
+    assert "do not tell" in draw.agreement_fact("this score", other, removal_agreement(other))
     assert "too alike" in draw.agreement_fact("L2·H0", removals[:2], None)
     points = draw.removals_chart(removals, Ink.of("light"))["layer"][1]["data"]["values"]
     assert [point["predicted"] for point in points] == [one.predicted for one in removals]
