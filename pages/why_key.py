@@ -1,5 +1,6 @@
 """Why this key: the score of a query and a key, split by what wrote them, and what the head moves between them."""
 
+from collections.abc import Sequence
 from functools import partial
 
 import streamlit as st
@@ -7,11 +8,9 @@ import streamlit as st
 import dashboard.page as lab
 from core.interpret.evidence import Cell
 from core.interpret.score_sources import (
-    Removal,
     ScoreSources,
     explain_score,
     random_removal,
-    removal_agreement,
     remove_source,
     split_cost,
 )
@@ -58,14 +57,31 @@ def explore(chosen: lab.ModelChoice) -> None:
     one: ScoreSources | None = None
     with picture, lab.input_errors():
         one = split_of(chosen, controls.kind, cell, queries)
-        split(one, query, key)
+        lab.draw_chart(
+            st,
+            draw.pairs_chart(one, query, key, lab.theme()),
+            heading=f"What wrote {lab.plain(query)} (rows) × {lab.plain(key)} (columns)",
+            legend="green adds to the score, purple takes",
+            key="why_key:pairs",
+            theme=None,
+            alt=f"The score of {query} and {key} by what wrote them",
+        )
     with right:
         lab.weight_link(chosen, controls.kind, *cell.at, ["inside_weight"])
     if one is None:
         return
     with answer:
         lab.fact(draw.why_fact(head, one, query, key))
-    moved(one, head, query, key)
+    st.markdown("## What the head moves")
+    lab.fact(draw.moved_fact(head, one, query, key))
+    st.caption("This is the length of α·v W_O; *Inside one weight* tells that of α·v, before W_O.")
+    lab.draw_chart(
+        st,
+        draw.moved_chart(one, lab.theme()),
+        key="why_key:moved",
+        theme=None,
+        alt=f"What {head} moves from {key} to {query}, by what wrote it at {key}",
+    )
     decided(one, chosen, query, keys)
     lab.as_python(one=one, draw={"why_key:pairs": draw.CHART, "why_key:moved": draw.MOVED_CHART})
     with lab.input_errors():
@@ -78,7 +94,11 @@ def explore(chosen: lab.ModelChoice) -> None:
         partial(every_source, one, query, key),
         "why_key:sources",
     )
-    lab.details("Papers and source", sources)
+    papers = (
+        "With the scale of each norm held, a query is a linear map of what was added to the residual stream at its "
+        "token, and so is a key: [Elhage et al. 2021](https://transformer-circuits.pub/2021/framework/index.html)."
+    )
+    lab.details("Papers and source", partial(lab.sources, papers, explain_score, remove_source))
 
 
 def split_of(
@@ -90,31 +110,6 @@ def split_of(
     with st.spinner(f"Splitting the score, {words}"):
         query = queries if len(queries) > 1 else cell.query
         return lab.study_of(explain_score, *about, *cell.at[0], query, cell.key, kind)
-
-
-def split(one: ScoreSources, query: str, key: str) -> None:
-    lab.draw_chart(
-        st,
-        draw.pairs_chart(one, query, key, lab.theme()),
-        heading=f"What wrote {lab.plain(query)} (rows) × {lab.plain(key)} (columns)",
-        legend="green adds to the score, purple takes",
-        key="why_key:pairs",
-        theme=None,
-        alt=f"The score of {query} and {key} by what wrote them",
-    )
-
-
-def moved(one: ScoreSources, head: str, query: str, key: str) -> None:
-    st.markdown("## What the head moves")
-    lab.fact(draw.moved_fact(head, one, query, key))
-    st.caption("This is the length of α·v W_O; *Inside one weight* tells that of α·v, before W_O.")
-    lab.draw_chart(
-        st,
-        draw.moved_chart(one, lab.theme()),
-        key="why_key:moved",
-        theme=None,
-        alt=f"What {head} moves from {key} to {query}, by what wrote it at {key}",
-    )
 
 
 def decided(one: ScoreSources, chosen: lab.ModelChoice, query: str, keys: list[str]) -> None:
@@ -133,7 +128,7 @@ def decided(one: ScoreSources, chosen: lab.ModelChoice, query: str, keys: list[s
 
 
 def removed(one: ScoreSources, chosen: lab.ModelChoice, head: str, query: str, key: str) -> None:
-    """Whether the parts tell what removals of the largest sources do to this score; in a panel, to others of the head."""
+    """How far the parts tell what removals of its largest sources do to this score."""
     st.markdown("## What a removal does")
     removals = lab.measure_with_progress(
         "why_key:largest",
@@ -142,36 +137,26 @@ def removed(one: ScoreSources, chosen: lab.ModelChoice, head: str, query: str, k
         lambda each: remove_source(chosen.model, chosen.inputs, one, *each),
         "removals from this score",
     )
-    if removals:
-        lab.fact(agreement("this score", [*removals.values()]))
-    rows = [
-        [
-            each.source.name,
-            query if each.side == "query" else key,
-            lab.signed(each.predicted),
-            lab.signed(each.actual),
-        ]
-        for each in removals.values()
-    ]
-
-    def panel() -> None:
-        lab.table(
-            ["removed", "at", "predicted", "actual"],
-            rows,
-            caption="Change of this score without its largest sources",
-            left=2,
-            markers=False,
-        )
-        random_removals(one, chosen, head)
-
-    lab.details("Each removal, and removals from other scores", panel, "why_key:removals")
+    if all_of := [*removals.values()]:
+        lab.fact(draw.removals_fact("this score", all_of))
+    lab.details(
+        "Each removal, and removals from other scores",
+        partial(other_removals, one, chosen, head, draw.removal_rows(all_of, query, key)),
+        "why_key:removals",
+    )
 
 
-def agreement(scores: str, removals: list[Removal]) -> str:
-    return draw.agreement_fact(scores, removals, lab.cached(removal_agreement, tuple(removals)))
-
-
-def random_removals(one: ScoreSources, chosen: lab.ModelChoice, head: str) -> None:
+def other_removals(
+    one: ScoreSources, chosen: lab.ModelChoice, head: str, rows: Sequence[Sequence[str]]
+) -> None:
+    """The removals from this score in a table, and on request those from random scores of its head."""
+    lab.table(
+        ["removed", "at", "predicted", "actual"],
+        rows,
+        caption="Change of this score without its largest sources",
+        left=2,
+        markers=False,
+    )
     kind, layer = one.place
     about = chosen.inputs, layer, one.head, kind
     removals = lab.measure_with_progress(
@@ -186,7 +171,7 @@ def random_removals(one: ScoreSources, chosen: lab.ModelChoice, head: str) -> No
     cells = [draw.removals_cell(one, all_of)] if len(all_of) == REMOVALS else []
     lab.add_script(lambda: lab.Script(tuple(cells), {}), "removals")
     if cells:
-        lab.fact(agreement(f"random scores of {head}", all_of))
+        lab.fact(draw.removals_fact(f"random scores of {head}", all_of))
         lab.draw_chart(
             st,
             draw.removals_chart(all_of, lab.Ink.of(lab.theme())),
@@ -209,13 +194,4 @@ def every_source(one: ScoreSources, query: str, key: str) -> None:
         draw.source_rows(one),
         caption="Every source: what it adds to the score, and its share of what the head moves",
         markers=False,
-    )
-
-
-def sources() -> None:
-    lab.sources(
-        "With the scale of each norm held, a query is a linear map of what was added to the residual stream at its "
-        "token, and so is a key: [Elhage et al. 2021](https://transformer-circuits.pub/2021/framework/index.html).",
-        explain_score,
-        remove_source,
     )

@@ -26,7 +26,6 @@ from core.interpret.evidence import (
     WeightBreakdown,
     break_down_weight,
     layer_attention,
-    layer_attentions,
     output_gates,
     output_matrix,
 )
@@ -46,7 +45,7 @@ from core.pretrained import (
     numbers_by_layer,
     reject_if,
 )
-from core.ranks import pearson, spearman
+from core.ranks import pearson
 
 SourcePart = Literal[
     "embedding", "position", "segment", "head", "feed-forward", "state layer", "biases",
@@ -444,46 +443,36 @@ def remove_source(
 def random_removal(pretrained: Pretrained, inputs: ModelInputs, layer: int, head: int, kind: Kind | None = None,
                    seed: int = 0) -> Removal:  # fmt: skip
     """The removal of a random source of a random side of a random score of a head. Errors as `explain_score`."""
-    layers, rng = layer_attentions(pretrained, inputs), np.random.default_rng(seed)
-    place = (kind or [*layers][-1][0], layer)
-    reject_if(place not in layers, f"{pretrained.name} has no layer {layer} ({place[0]}).")
-    reject_if(not 0 <= head < len(layers[place].q), f"Layer {layer} has no head {head}.")
-    cells = np.argwhere(to_numpy(_seen(layers[place])[head]))
-    cells = cells[cells[:, 0] != cells[:, 1]] if place[0] != "cross" else cells
+    _, recorder = forward(pretrained, encode(pretrained, inputs)[0], with_qkv=True)
+    kind, rng = kind or recorder.calls[-1].kind, np.random.default_rng(seed)
+    attention = layer_attention(_call_of(pretrained, recorder.calls, (kind, layer)))
+    reject_if(not 0 <= head < len(attention.q), f"Layer {layer} has no head {head}.")
+    cells = np.argwhere(to_numpy(_seen(attention)[head]))
+    cells = cells[cells[:, 0] != cells[:, 1]] if kind != "cross" else cells
     reject_if(not len(cells), "No token sees another one here: write a text of two words or more.")
     query, key = rng.choice(cells).tolist()
-    split = explain_score(pretrained, inputs, layer, head, query, key, place[0])
+    split = explain_score(pretrained, inputs, layer, head, query, key, kind)
     side: Side = "query" if rng.random() < 0.5 else "key"
     sources = split.q_sources if side == "query" else split.k_sources
-    removable = [place for place, one in enumerate(sources) if one.modules]
-    return remove_source(pretrained, inputs, split, side, sources[rng.choice(removable)])
+    removable = [one for one in sources if one.modules]
+    source = removable[rng.integers(len(removable))]
+    return remove_source(pretrained, inputs, split, side, source)
 
 
-@dataclass(frozen=True)
-class Agreement:
-    """Correlations of predicted and actual changes, each with the ends of its 95 % interval."""
+def removal_correlation(
+    removals: Sequence[Removal], seed: int = 0
+) -> tuple[float, float, float] | None:
+    """Pearson's r of predicted and actual changes, and the ends of its 95 % interval (1,000 bootstrap samples).
 
-    pearson: tuple[float, float, float]
-    spearman: tuple[float, float, float]
-
-
-def removal_agreement(removals: Sequence[Removal], seed: int = 0) -> Agreement | None:
-    """How well the parts predict what removals do; None for fewer than 3, or where none changes anything.
-
-    The intervals are percentiles of 1,000 bootstrap samples of the removals.
+    None for fewer than 3 removals, or where none changes anything.
     """
-    if len(removals) < 3:
-        return None
     pairs = np.array([(one.predicted, one.actual) for one in removals])
-    rng = np.random.default_rng(seed)
-    drawn = rng.integers(0, len(pairs), (1000, len(pairs)))
-    values = [(pearson(*some.T), spearman(*some.T)) for some in (pairs, *pairs[drawn])]
-    r, rho = values[0]
-    if r is None or rho is None:
+    drawn = np.random.default_rng(seed).integers(0, len(pairs), (1000, len(pairs)))
+    r, *sampled = (pearson(*some.T) for some in (pairs, *pairs[drawn]))
+    if r is None:
         return None
-    known = np.array([one for one in values if None not in one], dtype=float)
-    low, high = np.quantile(known[1:], (0.025, 0.975), axis=0).tolist()
-    return Agreement((r, low[0], high[0]), (rho, low[1], high[1]))
+    known = [one for one in sampled if one is not None]
+    return r, *np.quantile(known, (0.025, 0.975)).tolist()
 
 
 # Measured with a GPT-2 of 124 million on one core: FLOPs a second, seconds of any text, and times the memory of all maps.

@@ -4,7 +4,13 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from core.interpret.score_sources import Agreement, Removal, ScoreSources, Side, Source
+from core.interpret.score_sources import (
+    Removal,
+    ScoreSources,
+    Side,
+    Source,
+    removal_correlation,
+)
 from core.interpret.trace import Kind
 from dashboard.draw.components import Cell
 from dashboard.draw.figures import (
@@ -419,6 +425,14 @@ def removable(one: ScoreSources) -> list[tuple[Side, Source]]:
     ]
 
 
+def removal_rows(removals: Sequence[Removal], query: str, key: str) -> list[list[str]]:
+    ends = dict(zip(SIDES, (query, key), strict=True))
+    return [
+        [one.source.name, ends[one.side], signed(one.predicted), signed(one.actual)]
+        for one in removals
+    ]
+
+
 def removals_chart(removals: Sequence[Removal], ink: Ink) -> Spec:
     """A point for each removal: the predicted change of its score, and the actual one; a line where these are equal."""
     ends = [value for one in removals for value in (one.predicted, one.actual)]
@@ -448,7 +462,7 @@ def removals_chart(removals: Sequence[Removal], ink: Ink) -> Spec:
     ) | table_columns({name: name for name in rows[0]})
 
 
-def agreement_fact(scores: str, removals: Sequence[Removal], agreement: Agreement | None) -> str:
+def removals_fact(scores: str, removals: Sequence[Removal]) -> str:
     """Whether the parts tell what removals from some scores do, and where they differ most."""
     worst = max(removals, key=lambda one: abs(one.predicted - one.actual))
     several = len({(one.query, one.key) for one in removals}) > 1
@@ -457,17 +471,14 @@ def agreement_fact(scores: str, removals: Sequence[Removal], agreement: Agreemen
         f"They differ most without {worst.source.name} at the {worst.side}{place}: predicted "
         f"{signed(worst.predicted)}, actual {signed(worst.actual)}."
     )
-    if agreement is None:
+    ends = removal_correlation(removals)
+    if ends is None:
         return f"{plural(len(removals), 'removal')} from {scores} are too few, or too alike, to compare. {apart}"
-    r, low, high = map(number, agreement.pearson)
-    verdict = (
-        "The parts tell in part what a removal does"
-        if agreement.pearson[1] > 0
-        else "The parts do not tell what a removal does"
-    )
+    r, low, high = map(number, ends)
     return (
-        f"**{verdict}**: over {len(removals)} removals from {scores}, after which the model runs on, predicted and actual "
-        f"changes correlate by **{r}** (95 %: {low} to {high}); 1 if they were equal. {apart}"
+        f"**The parts {'tell in part' if ends[1] > 0 else 'do not tell'} what a removal does**: over {len(removals)} "
+        f"removals from {scores}, after which the model runs on, predicted and actual changes correlate by **{r}** (95 %: "
+        f"{low} to {high}); 1 if they were equal. {apart}"
     )
 
 
@@ -477,12 +488,12 @@ def removals_cell(one: ScoreSources, removals: Sequence[Removal]) -> Cell:
     return Cell(
         "What removals do to random scores of the head, beside what the parts predict.",
         f"""
-from core.interpret.score_sources import random_removal, removal_agreement
+from core.interpret.score_sources import random_removal, removal_correlation
 
 place = {{"layer": {layer}, "head": {one.head}, "kind": {kind!r}}}
 removals = [random_removal(model, inputs, **place, seed=seed) for seed in range({len(removals)})]
 changes = [[each.predicted, each.actual] for each in removals]
-print(removal_agreement(removals))
+print(removal_correlation(removals))
 """,
         """
 import altair as alt

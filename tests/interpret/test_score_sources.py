@@ -18,7 +18,7 @@ from core.interpret.score_sources import (
     Source,
     explain_score,
     random_removal,
-    removal_agreement,
+    removal_correlation,
     remove_source,
     split_cost,
 )
@@ -304,14 +304,13 @@ def test_removals_are_random_and_their_agreement_has_an_interval():
     parts = named(split, one.side)[one.source.name]
     other = (split.k_parts if one.side == "query" else split.q_parts).sum(0)
     assert one.predicted == pytest.approx(-split.scale * float(parts @ other), rel=1e-4, abs=1e-6)
-    agreement = removal_agreement(removals)
-    for value, low, high in (agreement.pearson, agreement.spearman):
-        assert -1 <= low <= value + 1e-9 and value <= high + 1e-9 <= 1 + 1e-6
+    r, low, high = removal_correlation(removals)
+    assert -1 <= low <= r + 1e-9 and r <= high + 1e-9 <= 1 + 1e-6
     exact = [replace(one, actual=one.predicted) for one in removals]
-    assert removal_agreement(exact).pearson == pytest.approx((1, 1, 1))
-    assert removal_agreement(exact[:2]) is None
+    assert removal_correlation(exact) == pytest.approx((1, 1, 1))
+    assert removal_correlation(exact[:2]) is None
     still = Removal(5, 1, "key", NAMED[0], 0.5, 0.0)
-    assert removal_agreement([still] * 4) is None
+    assert removal_correlation([still] * 4) is None
 
 
 @each(

@@ -11,7 +11,6 @@ from core.interpret.score_sources import (
     Removal,
     Source,
     explain_score,
-    removal_agreement,
     remove_source,
 )
 from core.pretrained import ModelInputs, load_minilm
@@ -175,12 +174,12 @@ def test_where_the_parts_do_not_predict_is_said():
     source = Source("head", "L0·H1", 0, 1)
     removals = [Removal(1, 0, "query", source, float(at), float(at)) for at in range(12)]
     removals[3] = replace(removals[3], actual=-5.0, query=9)
-    said = draw.agreement_fact("random scores of L2·H0", removals, removal_agreement(removals))
+    said = draw.removals_fact("random scores of L2·H0", removals)
     assert "The parts tell in part what a removal does**: over 12 removals" in said
     assert "of query 9 and key 0: predicted +3.00, actual −5.00" in said
     other = [replace(each, actual=float(at % 2)) for at, each in enumerate(removals)]
-    assert "do not tell" in draw.agreement_fact("this score", other, removal_agreement(other))
-    assert "too alike" in draw.agreement_fact("L2·H0", removals[:2], None)
+    assert "do not tell" in draw.removals_fact("this score", other)
+    assert "too alike" in draw.removals_fact("L2·H0", removals[:2])
     points = draw.removals_chart(removals, Ink.of("light"))["layer"][1]["data"]["values"]
     assert [point["predicted"] for point in points] == [one.predicted for one in removals]
 
