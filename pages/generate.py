@@ -1,6 +1,7 @@
 """Generate: a pretrained model goes on with a text or answers one, and every new token shows where it looked."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -28,11 +29,13 @@ IN_NO_LINK = {"bind": None, "persist_state": None, "label_visibility": "collapse
 
 @dataclass(frozen=True)
 class Generation:
-    """What is searched for."""
+    """What is searched for, and what is added meanwhile."""
 
     ref: lab.ModelRef
     inputs: ModelInputs
     settings: SearchSettings
+    direction: tuple[Callable[..., Any], tuple[Any, ...]] | None = None  # what makes it
+    strength: float = 0.0
 
 
 def pick_output(c: "Controls") -> None:
@@ -128,7 +131,7 @@ class Controls(lab.Search, page="generate"):
         help="The token of the text at which the head's output is read.",
     ).optional(lambda c: c.source == "head")
     at, pin = lab.CellField("at"), lab.CellField("pin")  # a candidate and a step; a cell of the map
-    going = lab.SessionValue[tuple[Generation, study.Search] | None](None)
+    going, steering = (lab.SessionValue[dict[Generation, study.Search]]({}) for _ in range(2))
 
 
 def page() -> None:
@@ -144,81 +147,110 @@ def page() -> None:
             more = rest.popover("More", icon=":material/tune:", width="stretch")
             settings = Controls().draw_search(way, first, more).settings
             about = Generation(choice.ref, choice.inputs, settings)
-            search = current_search(about, pretrained)
-            slot = st.empty()  # the progress takes the place of the results, so that nothing moves
-            if not search.done:
-                study.run(search, partial(progress, about, pretrained, slot, []))
-                if search.done and len(search.tree.candidates) <= 2000:  # give it to all sessions
-                    finished = search.start, search.tree
-                    lab.measurements(FINISHED, about).setdefault("search", finished)
-            with slot.container():
-                if not search.done:
-                    with st.container(horizontal=True, vertical_alignment="center"):
-                        st.markdown(f"Stopped after {search.tree.length} tokens.")
-                        st.button(
-                            "Continue",
-                            icon=":material/play_arrow:",
-                            key="generate:go-on",
-                            on_click=partial(setattr, search, "stopped", False),
-                        )
+            searches = current_searches(Controls.going, [about], pretrained)
+            search = searches[about]
+            with run_in_sight(searches, partial(best_so_far, about, pretrained)):
                 outputs_view(about, search, pretrained)
+                steering_view = partial(steered_view, about, pretrained, search.start.read.tokens)
+                lab.details(
+                    "Steer it: add a direction while it writes",
+                    partial(lab.fragment_unless_measuring, steering_view),
+                    "generate:steer",
+                    opened=any(f"generate:{name}" in st.query_params for name in STEERING),
+                )
+                lab.search_sources(settings.strategy, key="generate:source-code")
         except (PretrainedError, ValueError) as error:
             st.info(lab.plain(str(error)), icon=":material/edit:")
 
 
-def current_search(about: Generation, pretrained: Pretrained) -> study.Search:
-    """The session's search for this: the running one, or a new one.
+def current_searches(
+    going: lab.SessionValue[dict[Generation, study.Search]],
+    abouts: Sequence[Generation],
+    pretrained: Pretrained,
+) -> dict[Generation, study.Search]:
+    """The session's searches for these: the running ones, or new ones.
 
     PretrainedError when the model cannot continue these inputs.
     """
-    of, search = Controls.going.value or (None, None)
-    if search is None or of != about:
-        finished = lab.measurements(FINISHED, about).get("search")
-        start, tree = finished or (generate.prepare_generation(pretrained, about.inputs), Tree())
-        steps = None
-        if not finished:
-            steps = generate.generate_steps(pretrained, start, about.settings)
-        search = study.Search(about.settings, start, steps, tree)
-        Controls.going.value = about, search
-    return search
+    going.value = {
+        about: going.value.get(about) or new_search(about, pretrained) for about in abouts
+    }
+    return going.value
 
 
-def progress(
-    about: Generation,
-    pretrained: Pretrained,
-    slot: lab.Place,
-    parts: list[lab.Place],
-    search: study.Search,
-) -> None:
-    """Draw a button to stop, and the best output so far: its newest token with the attention, and likely tokens.
+def new_search(about: Generation, pretrained: Pretrained) -> study.Search:
+    finished = lab.measurements(FINISHED, about).get("search")
+    start, tree = finished or (generate.prepare_generation(pretrained, about.inputs), Tree())
+    steps, hooks = None, nullcontext
+    if not finished:
+        if made := about.direction:
+            direction = lab.study_of(made[0], *made[1])
+            hooks = partial(steering.add_direction, pretrained, direction, about.strength)
+        steps = generate.generate_steps(pretrained, start, about.settings, hooks)
+    return study.Search(about.settings, start, steps, tree)
 
-    `parts` holds their place from the first time on.
+
+def run_in_sight(
+    searches: dict[Generation, study.Search],
+    show: Callable[[study.Search], object],
+    key: str = "generate",
+) -> lab.Place:
+    """Run searches on, with their progress and Stop; the place of the results, with Continue where they were stopped.
+
+    The progress takes the place of the results, so that nothing moves.
     """
-    if not parts:
-        left, right = slot.container().columns([0.86, 0.14])
-        parts.append(left.empty())
-        right.button(
-            "Stop",
-            icon=":material/stop:",
-            key="generate:stop",
-            on_click=partial(setattr, search, "stopped", True),
-            width="stretch",
-        )
+    slot, parts, all_of = st.empty(), list[lab.Place](), searches.values()
+    most = sum(min(one.settings.longest, one.start.room) for one in all_of)
+
+    def stop(stopped: bool) -> None:
+        for one in all_of:
+            one.stopped = stopped
+
+    def progress(search: study.Search) -> None:
+        lab.leave_fragment()
+        if not parts:
+            left, right = slot.container().columns([0.86, 0.14])
+            parts.append(left.empty())
+            right.button(
+                "Stop",
+                icon=":material/stop:",
+                key=f"{key}:stop",
+                on_click=partial(stop, True),
+                width="stretch",
+            )
+        length = sum(one.tree.length for one in all_of)
+        with parts[0].container():
+            st.progress(min(1.0, length / most), f"{length} of at most {most} tokens")
+            show(search)
+
+    for about, one in searches.items():
+        study.run(one, progress)
+        if one.done and len(one.tree.candidates) <= 2000:  # give it to all sessions
+            lab.measurements(FINISHED, about).setdefault("search", (one.start, one.tree))
+    place = slot.container()
+    if not all(one.done for one in all_of):
+        with place.container(horizontal=True, vertical_alignment="center"):
+            st.markdown(f"Stopped after {sum(one.tree.length for one in all_of)} tokens.")
+            st.button(
+                "Continue",
+                icon=":material/play_arrow:",
+                key=f"{key}:go-on",
+                on_click=partial(stop, False),
+            )
+    return place
+
+
+def best_so_far(about: Generation, pretrained: Pretrained, search: study.Search) -> None:
+    """The best output so far: its newest token with the attention, and likely tokens."""
     best = search.outputs()[0]
-    max_tokens = min(about.settings.longest, search.start.room)
     result = generate.score_continuation(pretrained, search.start, best.tokens)
     path, kind = search.tree.path(best.leaf), (result.trace.kinds or ("causal",))[0]
     names = lab.measurements(NAMES, about.ref)  # those that any session has seen
     view = study.step_view(search, pretrained, path, len(best) - 1, result, kind, names)
-    with parts[0].container():
-        st.progress(
-            min(1.0, search.tree.length / max_tokens),
-            f"{search.tree.length} of at most {max_tokens} tokens",
-        )
-        if view.trace.maps:
-            layer, head = most_informative_head(view.trace, view.ids, view.tokens)
-            st.html(draw.step_strips(view, view.trace.map(layer), head, lab.theme()))
-        likeliest(about.settings, view)
+    if view.trace.maps:
+        layer, head = most_informative_head(view.trace, view.ids, view.tokens)
+        st.html(draw.step_strips(view, view.trace.map(layer), head, lab.theme()))
+    likeliest(about.settings, view)
 
 
 @lab.fragment
@@ -287,12 +319,6 @@ def outputs_view(about: Generation, search: study.Search, pretrained: Pretrained
         ),
         "generate:score",
     )
-    lab.details(
-        "Steer it: add a direction while it writes",
-        partial(steered_view, about, pretrained, search.start.read.tokens),
-        "generate:steer",
-        opened=any(f"generate:{name}" in st.query_params for name in STEERING),
-    )
     st.caption(
         lab.plain(
             draw.conditions(
@@ -301,10 +327,8 @@ def outputs_view(about: Generation, search: study.Search, pretrained: Pretrained
         ),
         width=460,
     )
-    lab.search_sources(settings.strategy, key="generate:source-code")
 
 
-@lab.fragment
 @lab.input_errors()
 def steered_view(about: Generation, pretrained: Pretrained, words: Sequence[str]) -> None:
     """Draw the text that follows without and with a direction, the next token's probabilities, and what is added."""
@@ -313,40 +337,54 @@ def steered_view(about: Generation, pretrained: Pretrained, words: Sequence[str]
     controls = controls.draw_more("strength", "layer", into=st.container(horizontal=True))
     picture = st.container()
     controls = controls.draw_more(*STEERING[2:], into=lab.HERE)
-    if controls.source == "texts":
-        texts = ((one or "").strip().splitlines() for one in (controls.towards, controls.away))
-        made = lab.Call(steering.mean_difference, (ref, controls.layer, *map(tuple, texts)))
-    else:
-        head = about.inputs.text, controls.layer, controls.writer, controls.place
-        made = lab.Call(steering.head_direction, (ref, *head))
-    with picture, st.spinner("Running the model without and with the direction"):
-        direction = lab.study_of(made.function, *made.args)
-        plain, steered = (
-            lab.study_of(steering.steer, ref, about.inputs, made, size, settings)
-            for size in (0.0, controls.strength)
-        )
-        sides = {"Without it": plain, "With it": steered}
-        for column, (name, one) in zip(st.columns(2), sides.items(), strict=True):
-            written = lab.plain(generate.decode_text(pretrained, one.tokens))
-            column.markdown(f"**{name}**\n\n{written}")
-        shares = {"with": steered.probabilities, "model": plain.probabilities}
-        likeliest = [share.topk(study.LIKELIEST).indices.tolist() for share in shares.values()]
-        names = lab.study_of(generate.token_names, ref, (*likeliest[0], *likeliest[1]))
-        lab.fact(draw.steered_fact(controls.strength, controls.layer, plain, steered, names))
-        lab.draw_chart(
-            st,
-            lab.bars(shares, names, likeliest[0][0], lab.Ink.of(lab.theme()), study.LIKELIEST),
-            alt="The likeliest next tokens with the direction, and without it",
-            key="generate:steered",
-        )
-    lab.caption(draw.STEERING)
-    lab.as_python(
-        "steered",
-        {"generate:steered": draw.STEERING_CHART},
-        direction=direction,
-        plain=plain,
-        steered=steered,
+    texts = ((one or "").strip().splitlines() for one in (controls.towards, controls.away))
+    head = about.inputs.text, controls.layer, controls.writer, controls.place
+    made = (
+        (steering.mean_difference, (ref, controls.layer, *map(tuple, texts)))
+        if controls.source == "texts"
+        else (steering.head_direction, (ref, *head))
     )
+    abouts = [
+        Generation(ref, about.inputs, settings),
+        Generation(ref, about.inputs, settings, made, controls.strength),
+    ]
+    with picture:
+        searches = current_searches(Controls.steering, abouts, pretrained)
+        with run_in_sight(searches, lambda search: None, "generate:steered"):
+            plain, moved = (
+                steered(one, search, lab.Call(*made)) for one, search in searches.items()
+            )
+            sides = {"Without it": plain, "With it": moved}
+            for column, (name, one) in zip(st.columns(2), sides.items(), strict=True):
+                written = lab.plain(generate.decode_text(pretrained, one.tokens))
+                column.markdown(f"**{name}**\n\n{written}")
+            shares = {"with": moved.probabilities, "model": plain.probabilities}
+            likeliest = [one.topk(study.LIKELIEST).indices.tolist() for one in shares.values()]
+            names = lab.study_of(generate.token_names, ref, (*likeliest[0], *likeliest[1]))
+            lab.fact(draw.steered_fact(controls.strength, controls.layer, plain, moved, names))
+            lab.draw_chart(
+                st,
+                lab.bars(shares, names, likeliest[0][0], lab.Ink.of(lab.theme()), study.LIKELIEST),
+                alt="The likeliest next tokens with the direction, and without it",
+                key="generate:steered",
+            )
+    lab.caption(draw.STEERING)
+    if all(search.done for search in searches.values()):
+        lab.as_python(
+            "steered",
+            {"generate:steered": draw.STEERING_CHART},
+            direction=lab.study_of(made[0], *made[1]),
+            plain=plain,
+            steered=moved,
+        )
+
+
+def steered(about: Generation, search: study.Search, made: lab.Call) -> steering.SteeredText:
+    """What a search has written so far, and the probabilities of its first token."""
+    given = about.ref, about.inputs, made, about.strength
+    tokens = search.outputs()[0].tokens if search.tree.length else ()
+    text = steering.SteeredText(tokens, lab.study_of(steering.next_probabilities, *given))
+    return lab.recorded(steering.steer, (*given, about.settings), text)
 
 
 def attended(

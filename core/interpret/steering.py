@@ -76,14 +76,20 @@ def steer(
     settings: SearchSettings,
 ) -> SteeredText:
     """A text's best continuation with strength × direction added at every token, its own and new ones; 0 adds nothing."""
-    start, hooks = (
-        prepare_generation(pretrained, inputs),
-        partial(add_direction, pretrained, direction, strength),
-    )
-    *_, tree = generate_steps(pretrained, start, settings, hooks)
-    ids = torch.tensor([start.prompt.prefix_tokens])
-    output, _ = forward(pretrained, {"input_ids": ids}, hooks=hooks())
-    return SteeredText(tree.hypotheses[0].tokens, output.logits[0, -1].float().softmax(-1))
+    hooks = partial(add_direction, pretrained, direction, strength)
+    *_, tree = generate_steps(pretrained, prepare_generation(pretrained, inputs), settings, hooks)
+    following = next_probabilities(pretrained, inputs, direction, strength)
+    return SteeredText(tree.hypotheses[0].tokens, following)
+
+
+def next_probabilities(
+    pretrained: Pretrained, inputs: ModelInputs, direction: Direction, strength: float
+) -> Float[Tensor, " V"]:
+    """The probabilities of the token that follows a text with strength × direction added at every token."""
+    ids = torch.tensor([prepare_generation(pretrained, inputs).prompt.prefix_tokens])
+    added = add_direction(pretrained, direction, strength)
+    output, _ = forward(pretrained, {"input_ids": ids}, hooks=added)
+    return output.logits[0, -1].float().softmax(-1)
 
 
 def add_direction(

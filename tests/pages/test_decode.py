@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+import streamlit as st
 import torch
 
 from core.models import ModelConfig, Shape, build_model
@@ -30,6 +31,7 @@ from dashboard.draw.figures import CATEGORIES, WEIGHTS, Ink, contrast, shade, te
 from dashboard.draw.formats import number, share_text, shorten
 from dashboard.draw.grids import bars
 from dashboard.draw.page_views import RANKS, tree_spots, tree_svg
+from dashboard.ui import progress
 from dashboard.ui.decoding import search_equation
 from pages.generate import Controls
 from tests.cases import each
@@ -379,10 +381,7 @@ def test_an_answer_that_is_begun_is_gone_on_with():
 def test_what_one_session_searched_all_others_have():
     link = {"inside:text": "the king saw the dog . the king", "generate:strategy": "Sampling"}
     first, again = open_generate(**link), open_generate(**link)
-    assert (
-        again.session_state[Controls.going.key][1].tree
-        is first.session_state[Controls.going.key][1].tree
-    )
+    assert going(again).tree is going(first).tree
     assert [" steps per second" in captions(at) for at in (first, again)] == [True, False]
     assert drawn_strip(again) == drawn_strip(first)
 
@@ -393,7 +392,7 @@ def test_the_timeline_moves_the_token_that_is_said():
     slide(at, 5)
     assert_says(at, "At step 5 the model gives")
     assert drawn_strip(at) != before
-    place = f"{at.session_state[Controls.going.key][1].tree.hypotheses[0].leaf}.4"
+    place = f"{going(at).tree.hypotheses[0].leaf}.4"
     assert query_value(at, "at") == place
     assert_says(open_generate(at=place), "At step 5 the model gives")
 
@@ -403,9 +402,14 @@ def slide(at, step):
     at.run()
 
 
+def going(at, value=Controls.going):
+    *_, search = at.session_state[value.key].values()
+    return search
+
+
 def test_another_output_is_looked_at_where_it_parts():
     at = open_generate(**{"generate:strategy": "Beam"})
-    tree = at.session_state[Controls.going.key][1].tree
+    tree = going(at).tree
     best, other = (tree.path(tree.hypotheses[place].leaf) for place in (0, 2))
     parts = next(
         step for step, (one, two) in enumerate(zip(best, other, strict=False)) if one != two
@@ -436,12 +440,9 @@ def test_a_search_that_is_stopped_shows_what_it_has(monkeypatch):
         **{"inside:model": "induction", "inside:text": "the young queen sees the river . the young"}
     )
     assert drawn == [1, 2, 3] and "Stopped after 3 tokens." in [m.value for m in at.markdown]
-    first = at.session_state[Controls.going.key][1].tree
+    first = going(at).tree
     assert_case(at, Case(do=[("button", "generate:go-on", None)], never=["Stopped"]))
-    assert (
-        at.session_state[Controls.going.key][1].tree is first
-        and at.session_state[Controls.going.key][1].done
-    )
+    assert going(at).tree is first and going(at).done
     assert len(first.hypotheses[0]) == 20 and drawn[-1] == 20
 
 
@@ -515,6 +516,32 @@ def test_steering_moves_what_is_written_next():
     assert_says(app, "0 of 6 tokens of the text change")
     app.text_area(key="generate:away").set_value("").run()
     assert_says(app, "A direction needs a text on each side.")
+
+
+def test_steering_is_stopped_and_goes_on(monkeypatch):
+    # Drawn while it goes on, outside a fragment, so that a press interrupts it; Stop holds both texts.
+    drawn = []
+
+    def stop_after_two(now, show, run=generate.run):
+        def watched(now):
+            show(now)
+            drawn.append(progress._in_fragment.get())
+            if len(drawn) == 2:
+                for one in st.session_state[Controls.steering.key].values():
+                    one.stopped = True
+
+        run(now, watched if now.settings == SearchSettings(longest=4) else show)
+
+    for name, value in (("PATIENCE", -1), ("BETWEEN", -1), ("SHARE", 0), ("run", stop_after_two)):
+        monkeypatch.setattr(generate, name, value)
+    at = open_generate(**{"generate:strength": "0.625", "generate:longest": "4"})
+    assert drawn == [False, False]
+    assert_says(at, "Stopped after 2 tokens.", "Without it", "With it")
+    stopped = list(at.session_state[Controls.steering.key].values())
+    assert_case(at, Case(do=[("button", "generate:steered:go-on", None)], never=["Stopped after"]))
+    assert len(drawn) > 2 and not any(drawn)
+    assert all(one.done for one in stopped)
+    assert list(at.session_state[Controls.steering.key].values()) == stopped
 
 
 def test_steering_says_what_it_cannot_steer():
