@@ -148,17 +148,10 @@ def page() -> None:
             settings = Controls().draw_search(way, first, more).settings
             about = Generation(choice.ref, choice.inputs, settings)
             searches = current_searches(Controls.going, [about], pretrained)
-            search = searches[about]
             with run_in_sight(searches, partial(best_so_far, about, pretrained)):
-                outputs_view(about, search, pretrained)
-                steering_view = partial(steered_view, about, pretrained, search.start.read.tokens)
-                lab.details(
-                    "Steer it: add a direction while it writes",
-                    partial(lab.fragment_unless_measuring, steering_view),
-                    "generate:steer",
-                    opened=any(f"generate:{name}" in st.query_params for name in STEERING),
+                lab.fragment_unless_measuring(
+                    partial(outputs_view, about, searches[about], pretrained)
                 )
-                lab.search_sources(settings.strategy, key="generate:source-code")
         except (PretrainedError, ValueError) as error:
             st.info(lab.plain(str(error)), icon=":material/edit:")
 
@@ -253,10 +246,8 @@ def best_so_far(about: Generation, pretrained: Pretrained, search: study.Search)
     likeliest(about.settings, view)
 
 
-@lab.fragment
 @lab.input_errors()
 def outputs_view(about: Generation, search: study.Search, pretrained: Pretrained) -> None:
-    lab.begin(keeps_about=True)
     if not (hypotheses := search.outputs()):
         return
     ref, tree, settings = about.ref, search.tree, about.settings
@@ -319,6 +310,12 @@ def outputs_view(about: Generation, search: study.Search, pretrained: Pretrained
         ),
         "generate:score",
     )
+    lab.details(
+        "Steer it: add a direction while it writes",
+        partial(steered_view, about, pretrained, search.start.read.tokens),
+        "generate:steer",
+        opened=any(f"generate:{name}" in st.query_params for name in STEERING),
+    )
     st.caption(
         lab.plain(
             draw.conditions(
@@ -327,6 +324,7 @@ def outputs_view(about: Generation, search: study.Search, pretrained: Pretrained
         ),
         width=460,
     )
+    lab.search_sources(settings.strategy, key="generate:source-code")
 
 
 @lab.input_errors()

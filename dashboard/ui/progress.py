@@ -38,8 +38,8 @@ def fragment_unless_measuring(draw: Callable[[], object]) -> None:
 
 def leave_fragment() -> None:
     """Before something is measured in a fragment, where no press would interrupt it: run the whole app again."""
-    MEASURED.value = True
     if _in_fragment.get():
+        MEASURED.value = True
         st.rerun(scope="app")
 
 
@@ -75,6 +75,7 @@ def measure_with_progress(key: str, about: Hashable, todo: Sequence[Item], one: 
     # always, so that what comes after it keeps its place, and the keyboard's focus
     slot = st.empty()
     if left and state["going"] is not False:
+        MEASURED.value = True
         leave_fragment()
     bar: st.delta_generator.DeltaGenerator | None = None
     shown, count = time.monotonic() + QUIET - SHOW_EVERY, len(left)

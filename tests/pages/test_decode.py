@@ -536,7 +536,7 @@ def test_steering_is_stopped_and_goes_on(monkeypatch):
         monkeypatch.setattr(generate, name, value)
     at = open_generate(**{"generate:strength": "0.625", "generate:longest": "4"})
     assert drawn == [False, False]
-    assert_says(at, "Stopped after 2 tokens.", "Without it", "With it")
+    assert_says(at, "Stopped after 3 tokens.", "Without it", "With it")
     stopped = list(at.session_state[Controls.steering.key].values())
     assert_case(at, Case(do=[("button", "generate:steered:go-on", None)], never=["Stopped after"]))
     assert len(drawn) > 2 and not any(drawn)
