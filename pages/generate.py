@@ -174,13 +174,12 @@ def current_searches(
 def new_search(about: Generation, pretrained: Pretrained) -> study.Search:
     finished = lab.measurements(FINISHED, about).get("search")
     start, tree = finished or (generate.prepare_generation(pretrained, about.inputs), Tree())
-    steps, hooks = None, nullcontext
-    if not finished:
-        if made := about.direction:
-            direction = lab.study_of(made[0], *made[1])
-            hooks = partial(steering.add_direction, pretrained, direction, about.strength)
-        steps = generate.generate_steps(pretrained, start, about.settings, hooks)
-    return study.Search(about.settings, start, steps, tree)
+    hooks = nullcontext
+    if made := about.direction:
+        direction = lab.study_of(made[0], *made[1])
+        hooks = partial(steering.add_direction, pretrained, direction, about.strength)
+    steps = generate.generate_steps(pretrained, start, about.settings, hooks)
+    return study.Search(about.settings, start, None if finished else steps, tree)
 
 
 def run_in_sight(
@@ -380,8 +379,10 @@ def steered_view(about: Generation, pretrained: Pretrained, words: Sequence[str]
 def steered(about: Generation, search: study.Search, made: lab.Call) -> steering.SteeredText:
     """What a search has written so far, and the probabilities of its first token."""
     given = about.ref, about.inputs, made, about.strength
-    tokens = search.outputs()[0].tokens if search.tree.length else ()
-    text = steering.SteeredText(tokens, lab.study_of(steering.next_probabilities, *given))
+    text = steering.SteeredText(
+        search.outputs()[0].tokens if search.tree.length else (),
+        lab.study_of(steering.next_probabilities, *given),
+    )
     return lab.recorded(steering.steer, (*given, about.settings), text)
 
 

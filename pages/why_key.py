@@ -82,7 +82,17 @@ def explore(chosen: lab.ModelChoice) -> None:
         theme=None,
         alt=f"What {head} moves from {key} to {query}, by what wrote it at {key}",
     )
-    decided(one, chosen, query, keys)
+    st.markdown("## What decides it")
+    lab.fact(draw.decided_fact(one, query, keys))
+    tokens = {kind: reading.lines(kind)[1].tokens for kind in reading.trace.kinds}
+    if rows := draw.read_rows(one, {"query": query, "key": key}, tokens):
+        lab.table(
+            ["head", "wrote at", "part of the score", "by reading"],
+            rows,
+            caption="The earlier heads that add most, and the tokens that they read",
+            left={0, 1, 3},
+            markers=False,
+        )
     lab.as_python(one=one, draw={"why_key:pairs": draw.CHART, "why_key:moved": draw.MOVED_CHART})
     with lab.input_errors():
         removed(one, chosen, head, query, key)
@@ -112,21 +122,6 @@ def split_of(
         return lab.study_of(explain_score, *about, *cell.at[0], query, cell.key, kind)
 
 
-def decided(one: ScoreSources, chosen: lab.ModelChoice, query: str, keys: list[str]) -> None:
-    st.markdown("## What decides it")
-    key, reading = keys[one.key], chosen.reading
-    lab.fact(draw.decided_fact(one, query, keys))
-    tokens = {kind: reading.lines(kind)[1].tokens for kind in reading.trace.kinds}
-    if rows := draw.read_rows(one, {"query": query, "key": key}, tokens):
-        lab.table(
-            ["head", "wrote at", "part of the score", "by reading"],
-            rows,
-            caption="The earlier heads that add most, and the tokens that they read",
-            left={0, 1, 3},
-            markers=False,
-        )
-
-
 def removed(one: ScoreSources, chosen: lab.ModelChoice, head: str, query: str, key: str) -> None:
     """How far the parts tell what removals of its largest sources do to this score."""
     st.markdown("## What a removal does")
@@ -139,9 +134,14 @@ def removed(one: ScoreSources, chosen: lab.ModelChoice, head: str, query: str, k
     )
     if all_of := [*removals.values()]:
         lab.fact(draw.removals_fact("this score", all_of))
+    ends = {"query": query, "key": key}
+    rows = [
+        [each.source.name, ends[each.side], lab.signed(each.predicted), lab.signed(each.actual)]
+        for each in all_of
+    ]
     lab.details(
         "Each removal, and removals from other scores",
-        partial(other_removals, one, chosen, head, draw.removal_rows(all_of, query, key)),
+        partial(other_removals, one, chosen, head, rows),
         "why_key:removals",
     )
 

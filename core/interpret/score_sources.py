@@ -471,8 +471,7 @@ def removal_correlation(
     r, *sampled = (pearson(*some.T) for some in (pairs, *pairs[drawn]))
     if r is None:
         return None
-    known = [one for one in sampled if one is not None]
-    return r, *np.quantile(known, (0.025, 0.975)).tolist()
+    return r, *np.quantile([one for one in sampled if one is not None], (0.025, 0.975)).tolist()
 
 
 # Measured with a GPT-2 of 124 million on one core: FLOPs a second, seconds of any text, and times the memory of all maps.

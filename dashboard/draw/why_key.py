@@ -191,10 +191,17 @@ def pairs_chart(one: ScoreSources, query: str, key: str, theme: Theme) -> Spec:
         text_tip("amount", "part of the score"),
     ]
     all_of = [text_tip("source", "source"), text_tip("side", "where"), text_tip("amount", "in all")]
-    described = {"description": {"field": "says", "type": "nominal"}}
-    negative = {"test": "datum.sum < 0", "value": colours[2]}
     layers = [
-        layer("rect", drawn, {**corners, **described, "color": fill, "tooltip": tips}),
+        layer(
+            "rect",
+            drawn,
+            {
+                **corners,
+                "description": {"field": "says", "type": "nominal"},
+                "color": fill,
+                "tooltip": tips,
+            },
+        ),
         layer(
             "rect",
             [each for each in drawn if each["largest"]],
@@ -213,7 +220,14 @@ def pairs_chart(one: ScoreSources, query: str, key: str, theme: Theme) -> Spec:
         layer(
             "rect",
             bars,
-            {**corners, "color": {"condition": negative, "value": colours[8]}, "tooltip": all_of},
+            {
+                **corners,
+                "color": {
+                    "condition": {"test": "datum.sum < 0", "value": colours[2]},
+                    "value": colours[8],
+                },
+                "tooltip": all_of,
+            },
         ),
         layer(
             "text",
@@ -222,9 +236,10 @@ def pairs_chart(one: ScoreSources, query: str, key: str, theme: Theme) -> Spec:
             **look | {"fontSize": 10},
         ),
     ]
-    titles = {"atquery": "source at the query", "atkey": "source at the key", "part": "part"}
     above = min(NAMES, LETTER * max(map(len, columns)))
-    return figure(layers, round(CELL * (len(rows) + HIGH)) + above) | table_columns(titles)
+    return figure(layers, round(CELL * (len(rows) + HIGH)) + above) | table_columns(
+        {"atquery": "source at the query", "atkey": "source at the key", "part": "part"}
+    )
 
 
 def _box(left: float, right: float, top: float, bottom: float, gap: float = 0.0) -> Spec:
@@ -316,12 +331,13 @@ def read_rows(
     """
     rows = []
     for side in SIDES:
-        heads = [each for each in strongest(one, side) if each[0].head is not None]
-        for source, amount in heads[:READERS]:
-            read = one.tokens(side, source)
-            if read is None or source.key is None:
-                continue
-            names = numbered(tokens[source.key[0]])
+        heads = [
+            (source, source.key[0], amount, read)
+            for source, amount in strongest(one, side)
+            if source.key and (read := one.tokens(side, source)) is not None
+        ]
+        for source, kind, amount, read in heads[:READERS]:
+            names = numbered(tokens[kind])
             order = np.argsort(-np.abs(read))[:READ]
             most = ", ".join(
                 f"{names[token]} {signed(float(read[token]))}"
@@ -382,8 +398,8 @@ def equation(one: ScoreSources) -> tuple[str, str]:
     bias = " + b" if one.bias else ""
     pairs = [float(one.parts[pair]) for pair in largest_pairs(one)]
     rest = one.score - one.bias - sum(pairs)
-    terms = latex(pairs[0]) + "".join(map(added, [*pairs[1:], rest]))
-    terms += added(one.bias) if one.bias else ""
+    terms = latex(pairs[0])
+    terms += "".join(map(added, [*pairs[1:], rest, *([one.bias] if one.bias else [])]))
     return (
         rf"s = c\, q^\top k{bias} = c \sum_a \sum_b q_a^\top k_b{bias}, \qquad q = \sum_a q_a, \quad k = \sum_b k_b",
         rf"{latex(one.score)} = {terms}, \qquad c = {latex(one.scale)}",
@@ -422,14 +438,6 @@ def removable(one: ScoreSources) -> list[tuple[Side, Source]]:
         (side, source)
         for side in SIDES
         for source in [each for each, _ in strongest(one, side) if each.modules][:REMOVED]
-    ]
-
-
-def removal_rows(removals: Sequence[Removal], query: str, key: str) -> list[list[str]]:
-    ends = dict(zip(SIDES, (query, key), strict=True))
-    return [
-        [one.source.name, ends[one.side], signed(one.predicted), signed(one.actual)]
-        for one in removals
     ]
 
 
