@@ -174,7 +174,7 @@ def current_searches(
 def new_search(about: Generation, pretrained: Pretrained) -> study.Search:
     finished = lab.measurements(FINISHED, about).get("search")
     start, tree = finished or (generate.prepare_generation(pretrained, about.inputs), Tree())
-    hooks = nullcontext
+    hooks: generate.Hooks = nullcontext
     if made := about.direction:
         direction = lab.study_of(made[0], *made[1])
         hooks = partial(steering.add_direction, pretrained, direction, about.strength)
@@ -395,8 +395,25 @@ def attended(
     linked, bad = lab.read_pair("head", view.trace.shape)
     first = linked or lab.current_head_of(ref, kind, view.trace.shape)
     left, right = st.columns([0.54, 0.46], gap="medium")
+    cross, shape = kind == "cross", view.trace.maps[(first or usual)[0]].weights.shape[1:]
     with left:
-        layer, head = picked = matrix(about, view, path, *(first or usual))
+        pinned = lab.attention_view(
+            view.trace,
+            key=f"generate:map:{kind}",
+            pin=Controls.pin.pinned(shape, (about, kind)),
+            layer=(first or usual)[0],
+            head=(first or usual)[1],
+            query=view.step,
+            show="both" if cross and max(len(view.tokens), len(view.ids)) <= 32 else "matrix",
+            height=420,
+            link=f"generate:{kind}",
+            row_slider=Controls.step.key_of(Controls(path=path)),
+            title=f"What each new token takes from the {'source' if cross else 'text'}",
+            reads="new token (row) takes from → read (column)",
+            fact=f"{len(view.tokens)} new tokens take from {len(view.trace.maps[0].keys)} tokens",
+        )
+        Controls.pin.pin(pinned.pin)
+        layer, head = picked = pinned.layer, pinned.head
     with right:
         likeliest(about.settings, view)
         lab.attention_view(
@@ -422,31 +439,6 @@ def attended(
         )
     lab.fact(draw.attention_fact(item, head, view.step, view.ids, view.tokens))
     return picked
-
-
-def matrix(
-    about: Generation, view: study.StepView, path: Sequence[int], layer: int, head: int
-) -> Head:
-    cross = view.kind == "cross"
-    is_short = max(len(view.tokens), len(view.ids)) <= 32
-    shape, of = view.trace.maps[layer].weights.shape[1:], (about, view.kind)
-    picked = lab.attention_view(
-        view.trace,
-        key=f"generate:map:{view.kind}",
-        pin=Controls.pin.pinned(shape, of),
-        layer=layer,
-        head=head,
-        query=view.step,
-        show="both" if cross and is_short else "matrix",
-        height=420,
-        link=f"generate:{view.kind}",
-        row_slider=Controls.step.key_of(Controls(path=path)),
-        title=f"What each new token takes from the {'source' if cross else 'text'}",
-        reads="new token (row) takes from → read (column)",
-        fact=f"{len(view.tokens)} new tokens take from {len(view.trace.maps[0].keys)} tokens",
-    )
-    Controls.pin.pin(picked.pin)
-    return picked.layer, picked.head
 
 
 def likeliest(settings: SearchSettings, view: study.StepView) -> None:

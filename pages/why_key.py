@@ -6,7 +6,6 @@ from functools import partial
 import streamlit as st
 
 import dashboard.page as lab
-from core.interpret.evidence import Cell
 from core.interpret.score_sources import (
     ScoreSources,
     explain_score,
@@ -14,7 +13,6 @@ from core.interpret.score_sources import (
     remove_source,
     split_cost,
 )
-from core.interpret.trace import Kind
 from dashboard.draw import why_key as draw
 
 REMOVALS = 40  # random ones of a head
@@ -55,8 +53,13 @@ def explore(chosen: lab.ModelChoice) -> None:
     queries = tuple(dict.fromkeys([cell.query, *more]))
     query, key = draw.listing([names[at] for at in queries]), keys[cell.key]
     one: ScoreSources | None = None
+    about = chosen.ref, chosen.inputs
     with picture, lab.input_errors():
-        one = split_of(chosen, controls.kind, cell, queries)
+        seconds, size = lab.study_of(split_cost, *about)
+        words = f"about {lab.duration(seconds)} and {lab.byte_size(size)}"
+        with st.spinner(f"Splitting the score, {words}"):
+            given = *cell.at[0], queries if queries[1:] else cell.query, cell.key, controls.kind
+            one = lab.study_of(explain_score, *about, *given)
         lab.draw_chart(
             st,
             draw.pairs_chart(one, query, key, lab.theme()),
@@ -109,17 +112,6 @@ def explore(chosen: lab.ModelChoice) -> None:
         "token, and so is a key: [Elhage et al. 2021](https://transformer-circuits.pub/2021/framework/index.html)."
     )
     lab.details("Papers and source", partial(lab.sources, papers, explain_score, remove_source))
-
-
-def split_of(
-    chosen: lab.ModelChoice, kind: Kind, cell: Cell, queries: tuple[int, ...]
-) -> ScoreSources:
-    about = chosen.ref, chosen.inputs
-    seconds, size = lab.study_of(split_cost, *about)
-    words = f"about {lab.duration(seconds)} and {lab.byte_size(size)}"
-    with st.spinner(f"Splitting the score, {words}"):
-        query = queries if len(queries) > 1 else cell.query
-        return lab.study_of(explain_score, *about, *cell.at[0], query, cell.key, kind)
 
 
 def removed(one: ScoreSources, chosen: lab.ModelChoice, head: str, query: str, key: str) -> None:

@@ -90,8 +90,8 @@ class ScoreSources:
     score beside them, which takes of the `weight`. The weight and the sink's score are sums over the queries too.
 
     `moved` (V, C) is what the head adds to the residual stream for this key, by what wrote its value: weight · v_b W_O.
-    `q_tokens` and `k_tokens` have for a head what it adds to the score by reading each token of what it reads;
-    their sum is that of its row or column of `parts`.
+    `read` has for a head, by its side and its source, what it adds to the score by reading each token of what it
+    reads; their sum is that of its row or column of `parts`.
     """
 
     place: LayerKey
@@ -104,8 +104,7 @@ class ScoreSources:
     q_parts: Float[np.ndarray, "A D"]
     k_parts: Float[np.ndarray, "B D"]
     moved: Float[np.ndarray, "V C"]
-    q_tokens: dict[Source, np.ndarray]
-    k_tokens: dict[Source, np.ndarray]
+    read: dict[tuple[Side, Source], np.ndarray]
     scale: float
     bias: float
     scores: Float[np.ndarray, " S"]
@@ -127,10 +126,6 @@ class ScoreSources:
         """Of what the head adds for this key, the share of each source, along the whole; they sum to 1."""
         whole = self.moved.sum(0)
         return self.moved @ whole / max(float(whole @ whole), 1e-30)
-
-    def tokens(self, side: Side, source: Source) -> Float[np.ndarray, " S"] | None:
-        """What a head adds to the score by reading each token before; None for what reads no tokens."""
-        return (self.q_tokens if side == "query" else self.k_tokens).get(source)
 
     def fewest_removals(self, side: Side) -> tuple[tuple[Source, ...], int] | None:
         """The fewest sources of one side without which another key has the highest score, and that key.
@@ -240,8 +235,8 @@ def explain_score(
     group, _ = attention.kv_group(head)
     q, k, scale = attention.q[head, at].sum(0), attention.k[group, key], attention.scale
     split = partial(_split, pretrained, recorder.calls, stream)
-    q_sources, q_parts, q_tokens = split(q, scale * k.detach())
-    k_sources, k_parts, k_tokens = split(k, scale * q.detach())
+    q_sources, q_parts, q_read = split(q, scale * k.detach())
+    k_sources, k_parts, k_read = split(k, scale * q.detach())
     v_sources, v_parts, _ = split(attention.v[group, key])
     matrix = output_matrix(call)
     assert matrix is not None
@@ -252,7 +247,8 @@ def explain_score(
         scores = scores + attention.bias.expand(*_seen(attention).shape)[head, at].sum(0)
     return ScoreSources(
         (kind, layer), head, queries, key, q_sources, k_sources, v_sources, q_parts, k_parts, to_numpy(moved),
-        q_tokens, k_tokens, scale, sum(one.bias or 0.0 for one in score),
+        {("query", one): by for one, by in q_read.items()}
+        | {("key", one): by for one, by in k_read.items()}, scale, sum(one.bias or 0.0 for one in score),
         to_numpy(scores.masked_fill(~seen, -torch.inf)), to_numpy(attention.k[group]),
         sum(one.weight for one in score),
         None if attention.softcap is None else sum(one.capped or 0.0 for one in score),
@@ -471,7 +467,9 @@ def removal_correlation(
     r, *sampled = (pearson(*some.T) for some in (pairs, *pairs[drawn]))
     if r is None:
         return None
-    return r, *np.quantile([one for one in sampled if one is not None], (0.025, 0.975)).tolist()
+    known = [one for one in sampled if one is not None]
+    low, high = np.quantile(known, (0.025, 0.975)).tolist()
+    return r, low, high
 
 
 # Measured with a GPT-2 of 124 million on one core: FLOPs a second, seconds of any text, and times the memory of all maps.

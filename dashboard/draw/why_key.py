@@ -334,7 +334,7 @@ def read_rows(
         heads = [
             (source, source.key[0], amount, read)
             for source, amount in strongest(one, side)
-            if source.key and (read := one.tokens(side, source)) is not None
+            if source.key and (read := one.read.get((side, source))) is not None
         ]
         for source, kind, amount, read in heads[:READERS]:
             names = numbered(tokens[kind])

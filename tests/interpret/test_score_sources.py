@@ -70,7 +70,7 @@ def test_parts_add_up_to_the_models_own_score(model_type):
         ]
         for side, sources, sums in sides:
             for source, part in zip(sources, sums, strict=True):
-                if (read := split.tokens(side, source)) is not None:
+                if (read := split.read.get((side, source))) is not None:
                     assert read.sum() == pytest.approx(part, abs=1e-4 * largest)
 
 
@@ -87,7 +87,7 @@ def test_a_state_layer_is_split_by_head_where_it_has_heads(model_type, heads):
     states = [one for one in split.q_sources if one.part == "state layer" and one.key[1] == 0]
     assert [one.head for one in states] == ([*range(heads)] if heads else [None])
     for one in states:
-        read = split.tokens("query", one)
+        read = split.read.get(("query", one))
         assert (read is not None) == bool(heads) and one.modules
         if heads:  # a state reads the past alone
             assert read[query] and not read[query + 1 :].any()
@@ -190,8 +190,8 @@ def test_a_head_reads_what_its_weights_give():
         write = torch.from_numpy(break_down_weight(attention, 1, 7, token).contribution) @ matrix
         q = through(model.h[1].ln_1, write, into) @ model.h[1].attn.c_attn.weight[:, :8]
         expected = split.scale * float(q.detach() @ torch.from_numpy(split.k_parts.sum(0)))
-        assert split.tokens("query", source)[token] == pytest.approx(expected, rel=1e-3, abs=1e-6)
-    assert split.tokens("query", split.q_sources[0]) is None
+        assert split.read["query", source][token] == pytest.approx(expected, rel=1e-3, abs=1e-6)
+    assert split.read.get(("query", split.q_sources[0])) is None
 
 
 def test_scores_of_several_queries_are_summed():
@@ -215,7 +215,7 @@ def split_of(numbers, keys) -> ScoreSources:
     rows[1] = k.sum(0)
     scores = rows @ q.sum(0)
     return ScoreSources(
-        ("causal", 1), 0, (3,), 1, tuple(NAMED), tuple(NAMED), (), q, k, np.zeros((0, 1), np.float32), {}, {},
+        ("causal", 1), 0, (3,), 1, tuple(NAMED), tuple(NAMED), (), q, k, np.zeros((0, 1), np.float32), {},
         1.0, 0.0, scores, rows, 0.5,
     )  # fmt: skip
 
