@@ -190,7 +190,6 @@ def pairs_chart(one: ScoreSources, query: str, key: str, theme: Theme) -> Spec:
         text_tip("atkey", f"at {key}"),
         text_tip("amount", "part of the score"),
     ]
-    all_of = [text_tip("source", "source"), text_tip("side", "where"), text_tip("amount", "in all")]
     layers = [
         layer(
             "rect",
@@ -226,7 +225,11 @@ def pairs_chart(one: ScoreSources, query: str, key: str, theme: Theme) -> Spec:
                     "condition": {"test": "datum.sum < 0", "value": colours[2]},
                     "value": colours[8],
                 },
-                "tooltip": all_of,
+                "tooltip": [
+                    text_tip("source", "source"),
+                    text_tip("side", "where"),
+                    text_tip("amount", "in all"),
+                ],
             },
         ),
         layer(
@@ -236,8 +239,9 @@ def pairs_chart(one: ScoreSources, query: str, key: str, theme: Theme) -> Spec:
             **look | {"fontSize": 10},
         ),
     ]
-    above = min(NAMES, LETTER * max(map(len, columns)))
-    return figure(layers, round(CELL * (len(rows) + HIGH)) + above) | table_columns(
+    return figure(
+        layers, round(CELL * (len(rows) + HIGH)) + min(NAMES, LETTER * max(map(len, columns)))
+    ) | table_columns(
         {"atquery": "source at the query", "atkey": "source at the key", "part": "part"}
     )
 
