@@ -117,6 +117,7 @@ class Controls(lab.Fields, page="corpus"):
         "Head",
         lambda c: list(c.measurement.heads),
         lambda c: c.measurement.scores.name(c.measurement.default_head),
+        of=lambda c: (c.ref, c.measurement.config.kind),
         also=lambda c: {
             "on_change": _store_head,
             "args": (c.measurement, c.ref),

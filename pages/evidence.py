@@ -92,6 +92,7 @@ class Controls(lab.Fields, page="evidence"):
     second = lab.Text(
         "Second text",
         lambda c: c.usual,
+        key=lambda c: f"second:{c.model}",
         of=lambda c: c.usual,
         hidden=True,
         help="What a head writes on it is resampled, or gets what the head writes on the first text. A text that "
@@ -265,6 +266,7 @@ def _draw_texts(choice: lab.ModelChoice, table: bool, needs: str) -> tuple[str, 
     trained = f"{LAB}{name}" if choice.ref.source == "lab" else ""
     trains = has_training_data(trained)
     given = {
+        "model": name,
         "usual": draw.usual_second(name) if example else text,
         "corpora": ("training", "own", "texts") if trains else ("own", "texts"),
     }
@@ -854,8 +856,6 @@ def explore(choice: lab.ModelChoice) -> None:
                 "Only the attention of this model is here, no answer of it: no head can be switched off. Its weights "
                 "stand beside what follows from them alone."
             )
-        if case.reading.note:
-            st.caption(lab.plain(case.reading.note))
         baseline = case.baseline
         answers: Answers = {}
         by_head: Mapping[interventions.HeadKey, float] = {}
@@ -888,5 +888,6 @@ def explore(choice: lab.ModelChoice) -> None:
                 baseline is not None,
                 bool(answers),
                 len(case.reading.trace.kinds) > 1,
+                case.reading.note or "",
             )
         )

@@ -54,12 +54,12 @@ class Controls(lab.Fields, page="pairs"):
     )
     first = template_text("Words for A", 2, "Separated by commas; each is paired with each of B.")
     second = template_text("Words for B", 3, "Separated by commas.")
-    answer = lab.Text(
-        "Answer", "[A]", help="What the clean text is continued with; one token of the model."
-    ).when(lambda c: c.source == "template")
-    other = lab.Text(
-        "Other answer", "[B]", help="What the corrupted text is continued with; one token, too."
-    ).when(lambda c: c.source == "template")
+    answer = template_text(
+        "Answer", 4, "What the clean text is continued with; one token of the model."
+    )
+    other = template_text(
+        "Other answer", 5, "What the corrupted text is continued with; one token, too."
+    )
     both = lab.Toggle(
         "Both orders", True, help="Each couple of words also the other way round: B as A."
     ).when(lambda c: c.source == "template")
@@ -91,8 +91,8 @@ class Controls(lab.Fields, page="pairs"):
     data = lab.SessionValue("")  # a person's own pairs, or their reference
 
     @property
-    def own(self) -> tuple[str, str, tuple[str, ...], tuple[str, ...]]:
-        return study.OWN.get(self.ref.name, study.OWN["writer"])
+    def own(self) -> tuple[str | tuple[str, ...], ...]:
+        return *study.OWN.get(self.ref.name, study.OWN["writer"]), "[A]", "[B]"
 
     @property
     def config(self) -> study.PairsConfig:

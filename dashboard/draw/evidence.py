@@ -747,17 +747,19 @@ def measure_tiles(measures: evidence.HeadMaps, item: flow.AttentionMap, head: in
     return list(tiles.values())
 
 
-def conditions(source: str, count: str, has_answer: bool, per_head: bool, several: bool) -> str:
+def conditions(
+    source: str, count: str, has_answer: bool, per_head: bool, several: bool, note: str
+) -> str:
     """Of which model and how many tokens, and how it was run; whether there are several kinds of attention."""
     text = f"{plain(source)}, {count}{'; fp32, no dropout' if has_answer else ', as they came'}"
     if per_head:
         text += ", one forward pass per head"
-    if not several:
-        return f"{text}."
-    return (
-        f"{text}. The paper on rollout and flow covers encoders only; here the decoder's steps follow the "
-        "encoder's in one graph, and the part that reaches the source is shown."
-    )
+    if several:
+        text += (
+            ". The paper on rollout and flow covers encoders only; here the decoder's steps follow the "
+            "encoder's in one graph, and the part that reaches the source is shown"
+        )
+    return f"{text}. {plain(note)}".rstrip()
 
 
 def length_latex(weight: float, length: float) -> str:

@@ -29,7 +29,7 @@ from dashboard.draw import (
     evidence as evidence_draw,
     inside_weight as inside_draw,
 )
-from dashboard.draw.formats import signed
+from dashboard.draw.formats import plain, signed
 from dashboard.draw.grids import short
 from dashboard.server.cache import store
 from dashboard.ui import progress
@@ -117,7 +117,7 @@ def test_the_heads_are_told_as_csv():
     assert baseline.value - effect.value == pytest.approx(float(row["zero"]), abs=1e-6)
 
 
-WAY, OPEN = "evidence:way", "evidence:ways"
+WAY, OPEN, SECOND = "evidence:way", "evidence:ways", "evidence:second:names"
 
 
 @pytest.mark.parametrize(
@@ -148,19 +148,35 @@ def test_all_ways_stand_in_one_table_with_one_sign():
     assert zero[most] == pytest.approx(ablate_heads(baseline, frozenset({most})).drop, abs=1e-4)
     assert f"Without **L{layer}·H{head}** the answer loses {signed(zero[most])}" in text
     assert f"L{layer}·H{head}{signed(zero[most])}{signed(even)}" in text and "patched in" in text
-    app.text_input(key="evidence:second").set_value(given.text).run()
+    app.text_input(key=SECOND).set_value(given.text).run()
     assert "second text is the first one so far" in page_text(app)
-    link = {"inside:model": "names", "evidence:second": "ann gave the book to", WAY: "resampled"}
-    text = page_text(open_at("evidence", **link))
-    assert "“ann gave the book to”. It has 6 tokens, the first one 15" in text
+
+
+def test_a_second_text_belongs_to_its_model():
+    link = {"inside:model": "names", SECOND: "ann gave the book to", WAY: "resampled"}
+    app = open_at("evidence", **link)
+    said = "“ann gave the book to”. It has 6 tokens, the first one 15"
+    assert said in page_text(app)
+    for model, there in (("writer", False), ("names", True)):
+        app.selectbox(key="inside:model").set_value(model).run()
+        assert ("ann gave the book to" in page_text(app)) == there
 
 
 def test_a_second_text_without_the_masked_word_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
-    link = {"inside:model": str(save("bert", tmp_path)), "evidence:second": "tired"}
+    folder = str(save("bert", tmp_path))
+    link = {"inside:model": folder, f"evidence:second:{folder}": "tired"}
     assert "Without each head" in page_text(open_at("evidence", **link))
     app = open_at("evidence", **link, **{WAY: "resampled"})
     assert "has no word" in app.info[0].value and "The likeliest answers" in page_text(app)
+
+
+def test_what_layers_without_softmax_are_stands_below(tmp_path, monkeypatch):
+    monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
+    ref = ModelRef("folder", folder := str(save("mamba", tmp_path)))
+    note = plain(reading_of(ref, ModelInputs("the animal")).note or "")
+    text = captions(open_at("evidence", **{"inside:model": folder}))
+    assert note and text.endswith(note) and text.count(note) == 1
 
 
 def test_the_mean_is_over_the_texts_that_a_person_writes():

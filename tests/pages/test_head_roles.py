@@ -329,6 +329,14 @@ def test_a_stopped_measurement_shows_what_it_has(no_workers):
     )
 
 
+def test_a_head_of_a_corpus_belongs_to_its_model():
+    usual = open_at("corpus", **{"inside:model": "induction"}).selectbox(key="corpus:head").value
+    app = open_at("corpus", **{"corpus:head": "L0·H1"})
+    assert app.selectbox(key="corpus:head").value == "L0·H1" != usual
+    app.selectbox(key="inside:model").set_value("induction").run()
+    assert app.selectbox(key="corpus:head").value == usual
+
+
 def test_the_table_has_every_measure_of_every_head():
     measurement = read_measurement(Run(SAVED / "induction"))
     lines = csv_rows(draw_corpus.to_csv(measurement))
