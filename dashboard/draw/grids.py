@@ -92,7 +92,7 @@ def effect_grid(
         or 1e-9
     )
     at = {
-        "x": _band("head", across, columns, ink, "top")
+        "x": _band("head", across, columns, ink, "top", turned=across != "head")
         | {
             "scale": {
                 "domain": list(columns),
@@ -167,7 +167,11 @@ def short(change: float, largest: float, has_sign: bool = True) -> str:
     return cell(f"{change:{'+' if has_sign else ''}.{decimals}f}".replace("-", MINUS))
 
 
-def _band(name: str, title: str | None, sort: Sequence[str], ink: Ink, orient: str) -> Spec:
+def _band(
+    name: str, title: str | None, sort: Sequence[str], ink: Ink, orient: str, turned: bool = False
+) -> Spec:
+    """An axis of names; those across are `turned` where they have no room side by side."""
+    angle = {"expr": f"width < {SIGN * max(map(len, sort)) * len(sort)} ? -90 : 0"}
     return {
         "field": name,
         "type": "ordinal",
@@ -177,7 +181,7 @@ def _band(name: str, title: str | None, sort: Sequence[str], ink: Ink, orient: s
         "axis": {
             **axis_style(ink),
             "orient": orient,
-            "labelAngle": 0,
+            "labelAngle": angle if turned else 0,
             "labelOverlap": True,
             "labelFlush": False,
             "grid": False,

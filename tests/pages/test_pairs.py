@@ -18,6 +18,7 @@ from core.interpret.pairs import (
 from core.pretrained import load_lab_model
 from core.runs.runs import Run, list_runs
 from dashboard.draw import pairs as draw
+from dashboard.draw.grids import effect_grid
 from dashboard.server import queue
 from tests.close import assert_close
 from tests.pages.app import Case, assert_says, open_at, page_cases, page_text
@@ -115,6 +116,23 @@ def test_ways_picked_in_another_order_are_the_same_measurement():
     assert_says(app, "20 pairs were not measured in this way yet.")
     app.multiselect(key="pairs:ways").set_value([]).run()
     assert_says(app, "take ways = one of zero")
+
+
+def test_a_template_belongs_to_its_model():
+    answer = "pairs:answer:writer"
+    app = open_at("pairs", **{answer: "[B]"})
+    assert app.text_input(key=answer).value == "[B]"
+    assert "pairs were not measured in this way yet" in page_text(app)
+    app.selectbox(key="inside:model").set_value("names").run()
+    assert app.text_input(key="pairs:answer:names").value == "[A]"
+    assert "Over 20 pairs" in page_text(app)
+
+
+def test_tokens_are_turned_where_they_have_no_room():
+    for across, angle in (("token", {"expr": "width < 112 ? -90 : 0"}), ("head", 0)):
+        tokens, cell = ["0 When", "1 Mary …"], {"layer": "L0", "head": "0 When", "change": 1.0}
+        spec = effect_grid([cell], ["L0"], tokens, ("L0", tokens[0]), "light", across=across)
+        assert spec["layer"][0]["encoding"]["x"]["axis"]["labelAngle"] == angle
 
 
 def test_one_pair_has_no_interval():
