@@ -98,7 +98,7 @@ class Controls(lab.Fields, page="corpus"):
     ablation = lab.Toggle(
         "Switch heads off",
         hidden=True,
-        help="Measure how much the answer changes without each head: one pass a head and text, so about as many "
+        help="Measure how much the answer loses without each head: one pass a head and text, so about as many "
         "times longer as the model has heads.",
     )
     kind = lab.Select[Literal["self", "causal"]](

@@ -171,8 +171,8 @@ MEASURES: tuple[Measure, ...] = (
     Measure(
         ABLATION,
         "Ablation effect",
-        meaning="how the answer changes when the head is switched off",
-        unit="change of the answer",
+        meaning="what the answer loses when the head is switched off",
+        unit="loss of the answer",
         rows=None,
         role=None,
         source=MICHEL,
@@ -180,8 +180,8 @@ MEASURES: tuple[Measure, ...] = (
     Measure(
         ABLATION_LOGIT,
         "Ablation effect on the logit",
-        meaning="how the logit of the answer changes when the head is switched off",
-        unit="change of the logit",
+        meaning="what the logit of the answer loses when the head is switched off",
+        unit="loss of the logit",
         rows=None,
         role=None,
         source=MICHEL,
@@ -264,13 +264,23 @@ class Corpus:
         return self.texts - len(self.failed)
 
     def each(self, measure: str) -> np.ma.MaskedArray:
-        """A measure on each text that could be read (N, L, H), masked where a text cannot show it."""
+        """A measure on each text that could be read (N, L, H), masked where a text cannot show it.
+
+        An ablation effect is what the answer loses without the head, above 0 where the head helps.
+        """
         # Before there was that of the logit, the ablation was measured without its sign
         needed = ABLATION_LOGIT if measure == ABLATION else measure
         if measure not in self.measures or needed not in self.measures:
             return np.ma.masked_all((len(self.values), *self.values[0].shape[1:]))
-        at = self.measures.index(measure)
-        return np.ma.masked_invalid(np.array([one[at] for one in self.values], float))
+        values, logits = (
+            np.array([one[self.measures.index(name)] for one in self.values], float)
+            for name in (measure, needed)
+        )
+        if needed == ABLATION_LOGIT:
+            # Measured is a change; here, as everywhere, above 0 the head helps. 1 − cosine of an embedding, which has
+            # no logit, is a loss already
+            values = np.where(np.isnan(logits), values, 0.0 - values)
+        return np.ma.masked_invalid(values)
 
     def mean(self, measure: str) -> Float[np.ndarray, "L H"]:
         """The mean of a measure over texts; nan where no text can show it."""
@@ -342,7 +352,7 @@ def shorten(pretrained: Pretrained) -> Pretrained:
 def head_changes(pretrained: Pretrained, inputs: ModelInputs, reading: Reading, kind: Kind
                  ) -> Float[np.ndarray, "2 L H"]:  # fmt: skip
     """How the answer changes without each head: the probability and the logit of the likeliest answer without the head
-    less with it, below 0 where the head supports it. Of an embedding 1 − cosine, which is no less than 0, and no logit.
+    less with it, below 0 where the head helps; `Corpus.each` turns the sign. Of an embedding 1 − cosine, and no logit.
     Michel et al. 2019, section 3. nan where the model gives no answer, as without a mask to fill.
 
     Many heads are switched off in one batch, a row each: as many as keep its maps below those of 8 texts of 128 tokens.

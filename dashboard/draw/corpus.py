@@ -406,7 +406,7 @@ def caption_text(measurement: study.Measurement, pretrained: Pretrained) -> str:
     ablation = any(measure.key == study.ABLATION for measure in measurement.measures)
     most = maps_bytes(pretrained.model, 1) * (study.CELLS if ablation else study.MAX_TOKENS**2)
     sums = vars(corpus.roles).values()
-    of_answer = "the likeliest answer’s probability without the head less that with it: below 0 where the head supports it"
+    of_answer = "the likeliest answer’s probability with the head less that without it: above 0 where the head helps"
     failed = len(corpus.failed)
     parts = (
         (

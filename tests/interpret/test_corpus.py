@@ -138,6 +138,20 @@ def test_ablation_reaches_both_halves_of_differential_attention():
     assert changes[1, 1, 3] == pytest.approx(-drop, rel=1e-4, abs=1e-6) and abs(drop) > 1e-3
 
 
+@pytest.mark.parametrize("name", ["induction", "minilm"])
+def test_a_saved_ablation_has_the_sign_of_every_other(name):
+    saved = Run(SAVED / name)
+    corpus, config = load(saved), config_of(saved)
+    short = analysis.shorten(load_minilm() if name == "minilm" else load_lab_model(name))
+    ways = (("ablation", "probability"), ("ablation_logit", "logit"))
+    for key, quantity in ways if name == "induction" else [("ablation", None)]:
+        baseline = ask(short, Question(analysis.load_inputs(saved)[0], quantity=quantity))
+        for layer, head in ((0, 1), (1, 2)):
+            drop = ablate_heads(baseline, frozenset({(config.kind, layer, head)})).drop
+            value = float(corpus.values_of(key, (layer, head))[0])
+            assert value == pytest.approx(drop, rel=1e-3, abs=1e-5)
+
+
 def test_ablation_is_change_of_answer_without_each_head(model, inputs):
     # Of an embedding 1 less the cosine
     minilm, sentence = load_minilm(), ModelInputs("The cat slept.")
