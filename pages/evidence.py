@@ -476,11 +476,23 @@ def _without(
     effects: Mapping[HeadSet, evidence.Effect],
     place: lab.Place,
 ) -> Answers:
-    """Draw the answers without the picked head and those that a person adds to it, at a place, and what is measured."""
+    """Draw what is measured, and at a place the answers without the picked head and those that a person adds to it.
+
+    By other ways than zero and uniform there are no such answers.
+    """
     name = case.heads[picked]
     options = {
         f"all of {layer}": frozenset({(*about, None)}) for about, layer in case.layers.items()
     } | {name: frozenset({case.ids[head]}) for head, name in case.heads.items()}
+    alone: HeadSet = options[name]
+    even = lab.answer_study(evidence.make_heads_uniform, *case.key, alone)
+    without = effects.get(alone) or evidence.ablate_heads(baseline, alone)
+    st.caption(draw.measured_text(baseline))
+    lab.paragraph(draw.even_fact(baseline, name, even, without))
+    if case.way not in ("zero", "uniform"):  # the chart is of these two
+        with place:
+            _head_field(case, picked)
+        return {}
     place.markdown(
         f"**{'The similarity' if baseline.id is None else 'The likeliest answers'}**",
         help="On: the whole model. Off: without the head. Uniform: the head gives the same weight to every key that "
@@ -491,7 +503,6 @@ def _without(
         _head_field(case, picked)
         others = Controls.draw("off", into=lab.HERE, heads=tuple(options), model=case.ref.name).off
     others = [other for other in others if other != name]
-    alone: HeadSet = options[name]
     off: HeadSet = alone.union(*(options[other] for other in others))
     answers = lab.answer_study(evidence.answers_without, *case.key, off)
     words = lab.distinct(
@@ -510,9 +521,6 @@ def _without(
         key="evidence:bars",
         alt="The likeliest tokens with and without the picked head",
     )
-    if case.way not in ("zero", "uniform"):
-        st.caption("Off and uniform, whatever else is chosen above.")
-    st.caption(draw.measured_text(baseline))
     if others:
         added = sum(effects[one].drop for head in off if (one := frozenset({head})) in effects)
         effect = effects.get(off) or evidence.ablate_heads(baseline, off)
@@ -522,9 +530,6 @@ def _without(
                 f"{lab.signed(effect.drop)}; one at a time, by {lab.signed(added)} in all."
             )
         )
-    even = lab.answer_study(evidence.make_heads_uniform, *case.key, alone)
-    without = effects.get(alone) or evidence.ablate_heads(baseline, alone)
-    lab.paragraph(draw.even_fact(baseline, name, even, without))
     return answers
 
 
@@ -701,17 +706,17 @@ def as_python(
         stories.append(
             lab.Cell(words, 'print(baseline.word or "cosine", baseline.value)\n', results=value)
         )
-    if answers:
+    if by_head:
         effects = lab.measurements(WITHOUT_HEADS, case.key)
         todo = evidence.head_sets(case.reading.trace)
         drops = {}
-        if case.way != "zero" and by_head:
+        if case.way != "zero":
             second = interventions.BY_KEY[case.way].needs == "a second text"
             story = draw.way_cell(case.way, case.corpus, case.second if second else None)
             if len(by_head) == len(case.heads):
                 drops = {"drops": np.array([by_head[head] for head in sorted(by_head)])}
             stories.append(replace(story, results=drops))
-        elif case.way == "zero":
+        else:
             if all(one in effects for one in todo):
                 drops = {"drops": np.array([effects[one].drop for one in todo])}
             stories.append(replace(draw.EVERY, results=drops))
@@ -886,7 +891,7 @@ def explore(choice: lab.ModelChoice) -> None:
                 case.reading.trace.source,
                 case.reading.source.count,
                 baseline is not None,
-                bool(answers),
+                bool(by_head),
                 len(case.reading.trace.kinds) > 1,
                 case.reading.note or "",
             )

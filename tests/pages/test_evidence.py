@@ -44,6 +44,7 @@ from tests.pages.app import (
     open_at,
     page_cases,
     page_text,
+    pictures_of,
     query_value,
     set_state,
 )
@@ -132,8 +133,12 @@ WAY, OPEN, SECOND = "evidence:way", "evidence:ways", "evidence:second:names"
 )
 def test_each_way_is_drawn_in_its_own_words(way, title, fact):
     link = {"inside:model": "names", WAY: BY_KEY[way].name}
-    text = page_text(open_at("evidence", **link))
+    app = open_at("evidence", **link)
+    text = page_text(app)
     assert title in text and fact in text and "of 4 heads" in text
+    # The chart is of on, uniform and off
+    of_chart = "The likeliest answers" in text, "evidence:bars" in pictures_of(app)
+    assert of_chart == 2 * (way == "uniform",) and field(app, "Head").value
 
 
 def test_all_ways_stand_in_one_table_with_one_sign():
@@ -168,7 +173,7 @@ def test_a_second_text_without_the_masked_word_is_refused(tmp_path, monkeypatch)
     link = {"inside:model": folder, f"evidence:second:{folder}": "tired"}
     assert "Without each head" in page_text(open_at("evidence", **link))
     app = open_at("evidence", **link, **{WAY: "resampled"})
-    assert "has no word" in app.info[0].value and "The likeliest answers" in page_text(app)
+    assert "has no word" in app.info[0].value and field(app, "Head")
 
 
 def test_what_layers_without_softmax_are_stands_below(tmp_path, monkeypatch):
