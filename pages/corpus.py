@@ -24,9 +24,7 @@ VECTORS = "corpus:vectors"  # the texts whose queries and keys were read, by the
 
 def find_measurement(config: study.CorpusConfig, run_id: object) -> Run | None:
     """The measurement of this config: that of the link, else one that came with the lab, else a finished one."""
-    return lab.find_measurement(
-        run_id, study.SAVED, lambda run: study.fits(run, config), study.corpora_folder()
-    )
+    return lab.find_measurement(run_id, study.SAVED, config.fits, study.corpora_folder())
 
 
 def axis_of(controls: "Controls", measure: str) -> study.Axis:

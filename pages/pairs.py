@@ -8,7 +8,7 @@ import streamlit as st
 import dashboard.page as lab
 from core.entries import ConfigError, Param
 from core.interpret import interventions, pairs as study
-from core.interpret.corpus import half_interval
+from core.interpret.corpus import corpora_folder, half_interval
 from core.interpret.trace import Kind
 from core.runs.runs import Run
 from core.tasks import reading
@@ -153,9 +153,7 @@ def draw_controls() -> tuple[Controls, study.PairsConfig | None] | None:
 
 
 def find_measurement(config: study.PairsConfig, run_id: object) -> Run | None:
-    return lab.find_measurement(
-        run_id, study.SAVED, lambda run: study.fits(run, config), study.corpora_folder()
-    )
+    return lab.find_measurement(run_id, study.SAVED, config.fits, corpora_folder())
 
 
 def page() -> None:

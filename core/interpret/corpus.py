@@ -14,7 +14,7 @@ from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from functools import cache, cached_property
 from itertools import accumulate, islice, takewhile
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -78,7 +78,44 @@ DEFAULT_TEXTS = 300
 
 
 @dataclass(frozen=True)
-class CorpusConfig:
+class MeasurementConfig:
+    """What a worker measures of a model; ConfigError for values that cannot be measured. `job` names it in run.json."""
+
+    job: ClassVar[str]
+    more: ClassVar[dict[str, Any]] = {}  # values with which a measurement holds all of this one
+    model: str
+
+    @classmethod
+    def from_json(cls, data: object) -> Self:
+        """The config in a dict; ConfigError for an unknown name or an invalid value."""
+        return read(data, cls, f"A measurement ({cls.job})")
+
+    @classmethod
+    def of(cls, run: Run) -> Self:
+        """The measurement's config; ConfigError when the file does not describe one."""
+        return cls.from_json(run.metadata().get(cls.job))
+
+    def fits(self, run: Run) -> bool:
+        """Whether a measurement is of this config, or holds more."""
+        try:
+            return self.of(run) in (self, replace(self, **self.more))
+        except (ConfigError, TypeError):
+            return False
+
+    def prepare(self, folder: Path) -> dict[str, Any]:
+        """What run.json says of it, after the files that a worker reads; ConfigError where there is nothing to measure."""
+        raise NotImplementedError
+
+    def create(self, path: Path | None = None) -> Run:
+        """A new measurement under a fresh id, or exactly at `path`. PretrainedError without the model."""
+        folder_of(self.model)
+        run = Run(path or corpora_folder() / new_id())
+        run.create(**{self.job: asdict(self)}, **self.prepare(run.path))
+        return run
+
+
+@dataclass(frozen=True)
+class CorpusConfig(MeasurementConfig):
     """A model and a corpus; ConfigError for values that cannot be measured.
 
     `model` is named as in a fine-tuning run. `source` is "own" (the lab's 300 sentences), "training" (what a model of
@@ -86,6 +123,8 @@ class CorpusConfig:
     measured. With `ablation`, every head is switched off on every text, which costs a pass a head.
     """
 
+    job = "corpus"
+    more = {"ablation": True}
     model: str = MINILM
     source: Source = "own"
     data: str = ""
@@ -97,14 +136,16 @@ class CorpusConfig:
     def __post_init__(self) -> None:
         check_types(self)
 
-    def to_json(self) -> dict[str, Any]:
-        """The config as plain JSON values."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: object) -> "CorpusConfig":
-        """The config in a dict; ConfigError for an unknown name or an invalid value."""
-        return read(data, cls, "A corpus")
+    def prepare(self, folder: Path) -> dict[str, Any]:
+        inputs, notes = inputs_of(self)
+        lines = "".join(f"{to_json(item)}\n" for item in inputs)
+        write_atomically(folder / INPUTS, lines.encode())
+        return {
+            "texts": len(inputs),
+            "notes": notes,
+            "measures": [one.key for one in MEASURES],
+            "roles": [one.key for one in ROLES],
+        }
 
 
 ABLATION, ABLATION_LOGIT = "ablation", "ablation_logit"
@@ -709,30 +750,6 @@ def corpora_folder() -> Path:
     return runs_folder() / CORPORA
 
 
-def create(config: CorpusConfig, path: Path | None = None) -> Run:
-    """A new measurement under a fresh id, or exactly at `path`.
-
-    ConfigError without texts, PretrainedError without the model.
-    """
-    inputs, notes = inputs_of(config)
-    folder_of(config.model)
-    run = Run(path or corpora_folder() / new_id())
-    write_atomically(run.path / INPUTS, "".join(f"{to_json(item)}\n" for item in inputs).encode())
-    run.create(
-        corpus=config.to_json(),
-        texts=len(inputs),
-        notes=notes,
-        measures=[one.key for one in MEASURES],
-        roles=[one.key for one in ROLES],
-    )
-    return run
-
-
-def config_of(run: Run) -> CorpusConfig:
-    """The measurement's config; ConfigError when the file does not describe one."""
-    return CorpusConfig.from_json(run.metadata().get("corpus"))
-
-
 def load_inputs(run: Run) -> tuple[ModelInputs, ...]:
     """The texts of a measurement, in order."""
     return tuple(map(from_json, (run.path / INPUTS).read_text("utf-8").split("\n")[:-1]))
@@ -742,7 +759,7 @@ def work(
     run: Run, stop: Callable[[], bool], on_text: Callable[[Corpus], None] = lambda corpus: None
 ) -> tuple[str, str]:
     """Measure the texts that are left; returns the final state and its message."""
-    config, inputs, corpus = config_of(run), load_inputs(run), load(run)
+    config, inputs, corpus = CorpusConfig.of(run), load_inputs(run), load(run)
     keys = [one.key for one in MEASURES]
     if run.metadata()["measures"] != keys:  # by an older version
         corpus = Corpus()
@@ -824,18 +841,25 @@ MAP_TEXTS, MAP_TOKENS = 40, 480  # of the joint map of queries and keys
 
 
 @dataclass(frozen=True, eq=False)
-class Measurement:
-    """A measurement's folder as it was read: its config, how far it is, and the statistics so far."""
+class AnyMeasurement:
+    """A measurement's folder as it was read: its config, how far it is, and how much there is to measure."""
 
     run: Run
-    config: CorpusConfig
+    config: Any  # of its own kind
     status: Status
-    corpus: Corpus
     count: int
 
     @property
     def live(self) -> bool:
         return not self.status.ended
+
+
+@dataclass(frozen=True, eq=False)
+class Measurement(AnyMeasurement):
+    """A measurement of a corpus, with the statistics so far."""
+
+    config: CorpusConfig
+    corpus: Corpus
 
     @property
     def done(self) -> int:
@@ -904,17 +928,8 @@ def read_measurement(run: Run) -> Measurement:
     """The measurement of every head on every text, as its worker left it; ConfigError for a folder without one."""
     # The status before the statistics, so that those of an ended one are all
     return Measurement(
-        run, config_of(run), run.status(), load(run), int(run.metadata().get("texts", 0))
+        run, CorpusConfig.of(run), run.status(), int(run.metadata().get("texts", 0)), load(run)
     )
-
-
-def fits(run: Run, config: CorpusConfig) -> bool:
-    """Whether a measurement is of this config, or of the same with the ablation."""
-    try:
-        other = config_of(run)
-    except (ConfigError, TypeError):
-        return False
-    return replace(other, ablation=config.ablation) == config and other.ablation >= config.ablation
 
 
 def means(measurement: Measurement, measure: str) -> Axis:
@@ -962,7 +977,7 @@ def texts_of_map(pretrained: Pretrained, run: Run) -> list[ModelInputs]:
 
 def map_vectors(pretrained: Pretrained, run: Run) -> HeadVectors:
     """The queries and keys of every head on the first texts of a measurement."""
-    texts, kind = load_inputs(run)[:MAP_TEXTS], config_of(run).kind
+    texts, kind = load_inputs(run)[:MAP_TEXTS], CorpusConfig.of(run).kind
     return head_vectors(shorten(pretrained), texts, kind, MAP_TOKENS)
 
 
@@ -993,19 +1008,16 @@ def corpus(
 ) -> None:
     """Measure every head of a model on a corpus; --set changes a setting, as count=50."""
     torch.set_num_threads(1)
-    create(
-        CorpusConfig.from_json(
-            {
-                "model": resolve(model),
-                "source": source,
-                "split": split,
-                "kind": kind,
-                "count": count,
-                "ablation": ablation,
-                **command_line.text_of(data),
-                **command_line.settings(set),
-            }
-        ),
-        folder,
-    )
+    CorpusConfig.from_json(
+        {
+            "model": resolve(model),
+            "source": source,
+            "split": split,
+            "kind": kind,
+            "count": count,
+            "ablation": ablation,
+            **command_line.text_of(data),
+            **command_line.settings(set),
+        }
+    ).create(folder)
     raise typer.Exit(0 if work_on(folder) == "finished" else 1)

@@ -22,7 +22,7 @@ from jaxtyping import Float
 from core import command_line
 from core.entries import ConfigError, quote, refuse_if
 from core.files import append_line, read_lines, with_checksum
-from core.interpret.corpus import corpora_folder, half_interval
+from core.interpret.corpus import AnyMeasurement, MeasurementConfig, half_interval
 from core.interpret.evidence import Baseline, Question, ask
 from core.interpret.interventions import (
     BY_KEY,
@@ -43,10 +43,9 @@ from core.pretrained import (
     reject_if,
 )
 from core.pretrained.finetune import LAB, folder_of, name_of, resolve
-from core.runs.folder import Status
-from core.runs.runs import Run, new_id
+from core.runs.runs import Run
 from core.runs.worker import work as work_on
-from core.serialization import check_types, read
+from core.serialization import check_types
 from core.tasks import reading
 
 COLUMNS = ("clean", "corrupted", "answer", "other")
@@ -171,13 +170,14 @@ OWN = {  # the texts with which the page opens, for the lab's models that know n
 
 
 @dataclass(frozen=True)
-class PairsConfig:
+class PairsConfig(MeasurementConfig):
     """A model, its pairs as the text of a file ("": the lab's own for this model), and how they are measured.
 
     `quantity` is as in `Question`. With `positions`, each head is also patched in at one token at a time. ConfigError
     for what cannot be measured.
     """
 
+    job = "pairs"
     model: str = f"{LAB}writer"
     data: str = ""
     ways: tuple[str, ...] = tuple(BY_KEY)
@@ -198,6 +198,9 @@ class PairsConfig:
     @property
     def pairs(self) -> tuple[Pair, ...]:
         return read_pairs(reading.read(self.data))
+
+    def prepare(self, folder: Path) -> dict[str, Any]:
+        return {"count": len(self.pairs)}
 
 
 def check_ways(ways: Sequence[str]) -> None:
@@ -409,45 +412,15 @@ LINES = "pairs.jsonl"
 
 
 @dataclass(frozen=True, eq=False)
-class Measurement:
-    """A measurement's folder as it was read: its config, how far it is, and the pairs so far (None before the first)."""
+class Measurement(AnyMeasurement):
+    """A measurement of pairs, with those so far (None before the first)."""
 
-    run: Run
     config: PairsConfig
-    status: Status
     effects: PairEffects | None
-    count: int
-
-    @property
-    def live(self) -> bool:
-        return not self.status.ended
 
     @property
     def done(self) -> int:
         return 0 if self.effects is None else len(self.effects.pairs)
-
-
-def create(config: PairsConfig, path: Path | None = None) -> Run:
-    """A new measurement under a fresh id, or exactly at `path`. ConfigError without pairs, PretrainedError without the
-    model."""
-    count = len(config.pairs)
-    folder_of(config.model)
-    run = Run(path or corpora_folder() / new_id())
-    run.create(pairs=asdict(config), count=count)
-    return run
-
-
-def config_of(run: Run) -> PairsConfig:
-    """The measurement's config; ConfigError when the file does not describe one."""
-    return read(run.metadata().get("pairs"), PairsConfig, "A measurement of pairs")
-
-
-def fits(run: Run, config: PairsConfig) -> bool:
-    """Whether a measurement is of this config."""
-    try:
-        return config_of(run) == config
-    except ConfigError:
-        return False
 
 
 def load_lines(run: Run) -> list[Line]:
@@ -459,14 +432,14 @@ def read_measurement(run: Run) -> Measurement:
     """A measurement as its worker left it; ConfigError for a folder without one."""
     status, lines, data = run.status(), load_lines(run), run.metadata()
     effects = join(data["facts"], lines) if lines and "facts" in data else None
-    return Measurement(run, config_of(run), status, effects, int(data.get("count", 0)))
+    return Measurement(run, PairsConfig.of(run), status, int(data.get("count", 0)), effects)
 
 
 def work(
     run: Run, stop: Callable[[], bool], on_pair: Callable[[Line], object] = lambda line: None
 ) -> tuple[str, str]:
     """Measure the pairs that are left; returns the final state and its message."""
-    config = config_of(run)
+    config = PairsConfig.of(run)
     done = [one["pair"]["line"] for one in load_lines(run)]
     pretrained = load_folder(folder_of(config.model), name_of(config.model))
     facts, lines = each_pair(
@@ -513,9 +486,9 @@ def pairs(
     torch.set_num_threads(1)
     data = "" if file is None else reading.decode_text(file.read_bytes())
     config = PairsConfig(resolve(model), data, tuple(ways), quantity, positions)  # type: ignore[arg-type]
-    run = Run(folder) if folder and (folder / "run.json").is_file() else create(config, folder)
+    run = Run(folder) if folder and (folder / "run.json").is_file() else config.create(folder)
     refuse_if(
-        not fits(run, config),
+        not config.fits(run),
         f"{run.path} is a measurement of other pairs, or by other ways; name another folder",
     )
     if run.status().ended:

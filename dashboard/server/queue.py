@@ -37,8 +37,7 @@ from core.files import (
     server_folder,
 )
 from core.interpret import corpus, pairs
-from core.interpret.corpus import CorpusConfig
-from core.interpret.pairs import PairsConfig
+from core.interpret.corpus import MeasurementConfig
 from core.pretrained.finetune import FineTuneConfig
 from core.pretrained.finetune_run import create
 from core.runs import ray_queue
@@ -234,10 +233,10 @@ def fine_tune(config: FineTuneConfig, **more: Any) -> Run:
         return create(config, **more)
 
 
-def measure(config: CorpusConfig | PairsConfig) -> Run:
+def measure(config: MeasurementConfig) -> Run:
     """Create a measurement of a corpus or of pairs. Raises QueueFull, ConfigError and PretrainedError."""
     with _admit(1, MAX_CORPORA, corpus.corpora_folder(), CORPORA_BYTES):
-        return pairs.create(config) if isinstance(config, PairsConfig) else corpus.create(config)
+        return config.create()
 
 
 def measure_claim(config: claim_run.ClaimConfig) -> claim_run.Group:

@@ -22,7 +22,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -739,7 +739,7 @@ def settings() -> tuple[tuple[type[Any], dict[str, Any]], ...]:
             (RunConfig, masked.to_json()),
             (SweepConfig, sweep.to_json()),
             (FineTuneConfig, FineTuneConfig("classify", own_rows("classify")).to_json()),
-            (CorpusConfig, CorpusConfig().to_json()),
+            (CorpusConfig, asdict(CorpusConfig())),
             (ClaimConfig, ClaimConfig("scaling", {}).to_json()),
             (CellResult, cell),
         )

@@ -1,7 +1,7 @@
 """Measures over texts against NumPy on all maps at once, and against heads that plain hooks switch off."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,9 +24,7 @@ from core.interpret.corpus import (
     MEASURES,
     Corpus,
     CorpusConfig,
-    config_of,
     copying,
-    create,
     decile_texts,
     has_training_data,
     head_changes,
@@ -141,7 +139,7 @@ def test_ablation_reaches_both_halves_of_differential_attention():
 @pytest.mark.parametrize("name", ["induction", "minilm"])
 def test_a_saved_ablation_has_the_sign_of_every_other(name):
     saved = Run(SAVED / name)
-    corpus, config = load(saved), config_of(saved)
+    corpus, config = load(saved), CorpusConfig.of(saved)
     short = analysis.shorten(load_minilm() if name == "minilm" else load_lab_model(name))
     ways = (("ablation", "probability"), ("ablation_logit", "logit"))
     for key, quantity in ways if name == "induction" else [("ablation", None)]:
@@ -271,7 +269,7 @@ SAVED = Path(__file__).resolve().parents[2] / "core" / "studies" / "data" / "cor
 
 @pytest.fixture
 def whole(tmp_path) -> Run:
-    finished = create(CONFIG, tmp_path / "whole")
+    finished = CONFIG.create(tmp_path / "whole")
     assert work(finished, lambda: False) == ("finished", "Measured 4 texts.")
     return finished
 
@@ -286,7 +284,7 @@ def test_what_is_measured_is_saved_as_often_as_clock_says(tmp_path, monkeypatch)
     # A clock that goes on by a second as it is read: it begins at 0, and each text reads it twice, or thrice if saved.
     monkeypatch.setattr(analysis, "time", SimpleNamespace(monotonic=count().__next__))
     monkeypatch.setattr(analysis, "SAVE_SECONDS", 4.5)
-    timed, saved = create(CONFIG, tmp_path / "timed"), list[int]()
+    timed, saved = CONFIG.create(tmp_path / "timed"), list[int]()
     for stop in (after(1), lambda: False):
         work(timed, stop, lambda corpus: saved.append(load(timed).texts))
     assert saved == [0, 1, 2, 2] and load(timed).seconds == (9 - 3) / 3
@@ -303,7 +301,7 @@ def numbers(measured: Run) -> list:
 
 
 def test_stop_leaves_what_was_measured(tmp_path, whole):
-    stopped = create(CONFIG, tmp_path / "stopped")
+    stopped = CONFIG.create(tmp_path / "stopped")
     assert work(stopped, after(2)) == ("stopped", "Stopped after 2 of 4 texts, which are saved.")
     corpus = load(stopped)
     assert corpus.texts == 2 and len(corpus.values_of("entropy", (0, 0))) == 2
@@ -314,7 +312,7 @@ def test_stop_leaves_what_was_measured(tmp_path, whole):
 
 def test_a_killed_worker_continues_without_a_text_twice(tmp_path, whole, monkeypatch):
     # The values of the second text are there, its statistics are not.
-    broken, save = create(CONFIG, tmp_path / "broken"), analysis.save_statistics
+    broken, save = CONFIG.create(tmp_path / "broken"), analysis.save_statistics
     saves = iter(range(9))
 
     def save_once(measured, corpus):
@@ -354,14 +352,14 @@ def test_two_sessions_measure_apart(monkeypatch):
 
 
 def test_the_worker_measures_a_corpus(tmp_path, worker_here):
-    good = create(CONFIG, tmp_path / "good")
+    good = CONFIG.create(tmp_path / "good")
     assert worker.main([str(good.path)]) == 0 and load(good).texts == 4
-    wrong = create(CorpusConfig("lab:induction", "texts", TEXTS, kind="self"), tmp_path / "wrong")
+    wrong = CorpusConfig("lab:induction", "texts", TEXTS, kind="self").create(tmp_path / "wrong")
     assert (
         worker.main([str(wrong.path)]) == 1
         and wrong.status().message == "induction has no attention of kind 'self'; it has causal."
     )
-    pytest.raises(PretrainedError, create, CorpusConfig("/gone"), tmp_path / "gone").match(
+    pytest.raises(PretrainedError, CorpusConfig("/gone").create, tmp_path / "gone").match(
         "There is no model at /gone"
     )
 
@@ -371,9 +369,8 @@ def test_the_worker_measures_a_corpus(tmp_path, worker_here):
 )
 def test_a_model_in_a_folder_is_measured(tmp_path, family, kind):
     folder = str(save(family, tmp_path / family))
-    measured = create(
-        CorpusConfig(folder, "texts", SENTENCE, kind=kind, ablation=True), tmp_path / "run"
-    )
+    config = CorpusConfig(folder, "texts", SENTENCE, kind=kind, ablation=True)
+    measured = config.create(tmp_path / "run")
     assert work(measured, lambda: False)[0] == "finished"
     corpus = load(measured)
     assert np.isfinite(corpus.mean("entropy")).all() and (corpus.mean("ablation") != 0).all()
@@ -440,7 +437,7 @@ def test_what_the_page_shows_first_is_whole(name):
     corpus = load(saved)
     assert corpus.texts == saved.metadata()["texts"] == 300 and not corpus.failed
     assert (saved.path / INPUTS).read_text("utf-8").splitlines() == [
-        *map(to_json, inputs_of(config_of(saved))[0])
+        *map(to_json, inputs_of(CorpusConfig.of(saved))[0])
     ]
     assert (
         corpus.values_of("entropy", (0, 1)).mean()
@@ -453,5 +450,5 @@ def test_what_the_page_shows_first_is_whole(name):
     "change", [{"source": "web"}, {"count": 0}, {"count": 1_001}, {"kind": "cross"}, {"name": 1}]
 )
 def test_a_config_that_cannot_be_measured_is_refused(change):
-    pytest.raises(ConfigError, CorpusConfig.from_json, {**CorpusConfig().to_json(), **change})
-    assert CorpusConfig.from_json(json.loads(json.dumps(CONFIG.to_json()))) == CONFIG
+    pytest.raises(ConfigError, CorpusConfig.from_json, {**asdict(CorpusConfig()), **change})
+    assert CorpusConfig.from_json(json.loads(json.dumps(asdict(CONFIG)))) == CONFIG

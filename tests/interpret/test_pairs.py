@@ -20,7 +20,6 @@ from core.interpret.pairs import (
     Pair,
     PairsConfig,
     baselines,
-    create,
     load_lines,
     measure_pairs,
     pairs_of_template,
@@ -248,7 +247,7 @@ def test_other_families_are_measured_by_every_way(family):
 
 
 def test_a_killed_worker_continues_without_a_pair_twice(tmp_path, effects):
-    run = create(CONFIG, tmp_path / "run")
+    run = CONFIG.create(tmp_path / "run")
     assert read_measurement(run).done == 0
     stop = iter([False, True]).__next__
     assert work(run, stop) == ("stopped", "Stopped after 2 of 4 pairs, which are saved.")

@@ -8,7 +8,6 @@ from core.interpret.corpus import (
     SAVED,
     CorpusConfig,
     corpora_folder,
-    create,
     read_measurement,
     work,
 )
@@ -296,7 +295,7 @@ def test_own_texts_wait_for_a_press_and_then_for_a_worker(no_workers):
 
 
 def test_a_stopped_measurement_shows_what_it_has(no_workers):
-    run = create(OWN_TEXTS, corpora_folder() / "20260101-000000-abcdef")
+    run = OWN_TEXTS.create(corpora_folder() / "20260101-000000-abcdef")
     assert corpus.find_measurement(OWN_TEXTS, None) is None
     assert draw_corpus.progress(read_measurement(run)) == (0.0, "Loading the model")
     left = iter([False, True])

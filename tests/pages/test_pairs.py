@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
+from core.interpret.corpus import corpora_folder
 from core.interpret.interventions import BY_KEY
 from core.interpret.pairs import (
     OWN,
     SAVED,
     PairsConfig,
-    corpora_folder,
     measure_pairs,
     pairs_of_template,
     read_measurement,

@@ -737,7 +737,7 @@ def test_the_shell_copies_when_it_ends(memory, server, tmp_path):
 
 def test_measurements_sweeps_and_reports_are_copied(stores, server):
     red = server("red")
-    corpus = corpora.create(CorpusConfig("lab:induction", "texts", "the old man", kind="causal"))
+    corpus = CorpusConfig("lab:induction", "texts", "the old man", kind="causal").create()
     corpora.save_statistics(corpus, Corpus(texts=1, failed=[0]))
     corpus.set_status("stopped")
     claim = claim_run.create(claim_run.ClaimConfig("iris", {"seeds": 2}), 2)
