@@ -12,19 +12,13 @@ from core.entries import ConfigError, Param
 from core.interpret import corpus as study
 from core.interpret.trace import Head
 from core.pretrained import ModelInputs, Pretrained, model_inputs, reject_if
-from core.runs.runs import Run
 from core.tasks import reading
 from dashboard.draw import corpus as draw
 
-# The measurement that fits the controls, and what is read of its texts, for all sessions.
+# What is read of the texts of a measurement, for all sessions.
 
 
 VECTORS = "corpus:vectors"  # the texts whose queries and keys were read, by their index
-
-
-def find_measurement(config: study.CorpusConfig, run_id: object) -> Run | None:
-    """The measurement of this config: that of the link, else one that came with the lab, else a finished one."""
-    return lab.find_measurement(run_id, study.SAVED, config.fits, study.corpora_folder())
 
 
 def axis_of(controls: "Controls", measure: str) -> study.Axis:
@@ -315,12 +309,13 @@ def _view() -> None:
     controls = draw_controls()
     if controls is None:
         return
-    measurement = lab.measurement(
+    lab.measurement(
         "corpus",
         Controls.run,
         controls.config,
-        find_measurement,
+        study.SAVED,
         study.read_measurement,
+        partial(_draw, controls=controls),
         draw.progress,
         "These texts were not measured with this model yet."
         if controls.config
@@ -328,19 +323,6 @@ def _view() -> None:
         "A worker measures the texts one by one; Stop keeps what there is.",
         ("The heads appear here while the texts are measured.", draw.HEIGHT),
     )
-    if measurement is None:
-        return
-    shown = partial(_draw, controls=controls)
-    if measurement.live:
-        lab.poll(
-            partial(lab.computed, study.read_measurement, measurement.run),
-            shown,
-            True,
-            "corpus:live",
-            interval=lab.SLOW_POLL_INTERVAL,
-        )
-    else:
-        shown(measurement)
 
 
 @lab.input_errors()

@@ -8,9 +8,8 @@ import streamlit as st
 import dashboard.page as lab
 from core.entries import ConfigError, Param
 from core.interpret import interventions, pairs as study
-from core.interpret.corpus import corpora_folder, half_interval
+from core.interpret.corpus import half_interval
 from core.interpret.trace import Kind
-from core.runs.runs import Run
 from core.tasks import reading
 from dashboard.draw import pairs as draw
 
@@ -152,10 +151,6 @@ def draw_controls() -> tuple[Controls, study.PairsConfig | None] | None:
     return None
 
 
-def find_measurement(config: study.PairsConfig, run_id: object) -> Run | None:
-    return lab.find_measurement(run_id, study.SAVED, config.fits, corpora_folder())
-
-
 def page() -> None:
     lab.title(
         "Many pairs",
@@ -181,12 +176,13 @@ def view() -> None:
     if drawn is None:
         return
     controls, config = drawn
-    measurement = lab.measurement(
+    lab.measurement(
         "pairs",
         Controls.run,
         config,
-        find_measurement,
+        study.SAVED,
         study.read_measurement,
+        partial(show, controls),
         draw.progress,
         f"{lab.plural(len(config.pairs), 'pair')} were not measured in this way yet."
         if config
@@ -194,16 +190,6 @@ def view() -> None:
         "A worker measures the pairs one by one; Stop keeps what there is.",
         ("The heads appear here while the pairs are measured.", draw.HEIGHT),
     )
-    if measurement is not None and measurement.live:
-        lab.poll(
-            partial(lab.computed, study.read_measurement, measurement.run),
-            partial(show, controls),
-            True,
-            "pairs:live",
-            interval=lab.SLOW_POLL_INTERVAL,
-        )
-    elif measurement is not None:
-        show(controls, measurement)
 
 
 @lab.input_errors()

@@ -18,7 +18,11 @@ from streamlit.delta_generator import DeltaGenerator
 from core.attention import ConfigError, entry
 from core.entries import quote_name, refuse_if
 from core.files import CORPORA, folder_bytes, hosted, runs_folder, seconds_of, text_of
-from core.interpret.corpus import Measurement as CorpusMeasurement
+from core.interpret.corpus import (
+    Measurement as CorpusMeasurement,
+    MeasurementConfig,
+    corpora_folder,
+)
 from core.interpret.pairs import Measurement as PairsMeasurement
 from core.interpret.trace import Kind
 from core.models import ModelConfig
@@ -760,29 +764,30 @@ def wait(done: Callable[[], object]) -> None:
 M = TypeVar("M", CorpusMeasurement, PairsMeasurement)
 
 
-def find_measurement(
-    run_id: object, saved: Path, fits: Callable[[Run], bool], folder: Path
-) -> Run | None:
-    """The measurement that fits: that of the link, else one that came with the lab, else a finished one."""
-    ended = [run for run in reversed(list_runs(folder)) if run.status().state == "finished"]
+def find_measurement(config: MeasurementConfig, run_id: object, saved: Path) -> Run | None:
+    """The measurement of this config: that of the link, else one that came with the lab, else a finished one."""
+    ended = [
+        run for run in reversed(list_runs(corpora_folder())) if run.status().state == "finished"
+    ]
     runs = [limits.find_run(run_id, CORPORA), *map(Run, sorted(saved.iterdir())), *ended]
-    return next((run for run in runs if run is not None and fits(run)), None)
+    return next((run for run in runs if run is not None and config.fits(run)), None)
 
 
 def measurement(
     page: str,
     link: LinkedValue[str],
-    config: Any,
-    find: Callable[[Any, object], Run | None],
+    config: MeasurementConfig | None,
+    saved: Path,
     load: Callable[[Run], M],
+    show: Callable[[M], object],
     progress: Callable[[M], tuple[float, str]],
     unmeasured: str,
     help: str,
     waits: tuple[str, int],
-) -> M | None:
-    """Draw the controls of the measurement of a config: Measure, or Stop, Continue and how far it is.
+) -> None:
+    """Draw the measurement of a config: Measure, or Stop, Continue and how far it is; then what `show` draws.
 
-    None before there is one, with `unmeasured` beside the button and what `waits` says in a space of that height.
+    Before there is one, `unmeasured` beside the button and what `waits` says in a space of that height.
     """
 
     def run_id(text: str) -> str:
@@ -796,7 +801,7 @@ def measurement(
     start_run(
         page, config, queue.measure, lambda run: link.set(run.id), ConfigError, PretrainedError
     )
-    run = None if config is None else find(config, link.value)
+    run = None if config is None else find_measurement(config, link.value, saved)
     show_flash(page)
     if run is None:
         # The button that measures what was not measured yet
@@ -814,7 +819,7 @@ def measurement(
             st.caption(unmeasured)
         limits_line(steps=False)
         placeholder(*waits)
-        return None
+        return
     now = computed(load, run)
     if now.status.state != "finished":
         # Stop or Continue, and how far the measurement is
@@ -837,4 +842,8 @@ def measurement(
                 now.live,
                 f"{page}:progress",
             )
-    return now
+    if now.live:
+        read = partial(computed, load, run)
+        poll(read, show, True, f"{page}:live", interval=SLOW_POLL_INTERVAL)
+    else:
+        show(now)

@@ -37,7 +37,8 @@ from core.runs.runs import Run, list_runs
 from core.tasks import reading
 from dashboard.draw import corpus as draw_corpus, grids as charts, head_roles as draw
 from dashboard.server import queue
-from pages import corpus, head_roles as page
+from dashboard.ui.runs import find_measurement
+from pages import head_roles as page
 from tests.pages.app import (
     Case,
     assert_case,
@@ -296,7 +297,7 @@ def test_own_texts_wait_for_a_press_and_then_for_a_worker(no_workers):
 
 def test_a_stopped_measurement_shows_what_it_has(no_workers):
     run = OWN_TEXTS.create(corpora_folder() / "20260101-000000-abcdef")
-    assert corpus.find_measurement(OWN_TEXTS, None) is None
+    assert find_measurement(OWN_TEXTS, None, SAVED) is None
     assert draw_corpus.progress(read_measurement(run)) == (0.0, "Loading the model")
     left = iter([False, True])
     run.set_status(*work(run, lambda: next(left)))
@@ -315,12 +316,12 @@ def test_a_stopped_measurement_shows_what_it_has(no_workers):
     run.set_status(*work(run, lambda: False))
     others = replace(OWN_TEXTS, count=2), replace(OWN_TEXTS, ablation=True)
     for linked in (None, run.id):
-        assert [corpus.find_measurement(one, linked) for one in (OWN_TEXTS, *others)] == [
+        assert [find_measurement(one, linked, SAVED) for one in (OWN_TEXTS, *others)] == [
             run,
             None,
             None,
         ]
-    assert corpus.find_measurement(CorpusConfig(), "../../etc") == Run(SAVED / "minilm")
+    assert find_measurement(CorpusConfig(), "../../etc", SAVED) == Run(SAVED / "minilm")
     assert_says(
         open_at("corpus", **OWN_LINK, **{"corpus:x": "Ablation effect"}),
         "induction, causal self-attention, 3 texts",
