@@ -217,25 +217,24 @@ def _config(
     )
     given = {"source": source, "model": pretrained}
     with panel:
-        if not panel.open:
-            options = Controls.read("count", "ablation", "kind", "split", **given)
-        else:
-            options = Controls.draw("count", "ablation", "kind", "split", into=lab.HERE, **given)
-            if source == "texts":
-                lab.data_widget(
-                    Param(
-                        "data",
-                        "Your texts",
-                        default="",
-                        meaning="Plain text",
-                        longest=reading.MAX_SIGNS,
-                    ),
-                    key("data"),
-                )
-                st.caption(
-                    f"At most {study.MAX_TEXTS:,} texts of {study.LONGEST:,} characters; of each, {study.MAX_TOKENS} "
-                    "tokens are read."
-                )
+        options = Controls(**given).draw_or_read(
+            "count", "ablation", "kind", "split", opened=panel.open
+        )
+        if panel.open and source == "texts":
+            lab.data_widget(
+                Param(
+                    "data",
+                    "Your texts",
+                    default="",
+                    meaning="Plain text",
+                    longest=reading.MAX_SIGNS,
+                ),
+                key("data"),
+            )
+            st.caption(
+                f"At most {study.MAX_TEXTS:,} texts of {study.LONGEST:,} characters; of each, {study.MAX_TOKENS} "
+                "tokens are read."
+            )
     kind: Literal["self", "causal"] = options.kind or "self"
     if pretrained.reads == "text":  # the kind of the one that it has, by its maps of a text
         kind = (

@@ -386,10 +386,12 @@ def section(
             _grid(case, before, effects, list(alone), picked)
         if len(alone) == count:
             with left:
-                fact = draw.heads_fact(case.heads, baseline, alone, picked)
-                if case.way != "zero":
-                    fact = draw.way_fact(case.way, case.heads, baseline, alone, picked, before)
-                lab.fact(fact)
+                of_heads = case.heads, baseline, alone, picked
+                lab.fact(
+                    draw.heads_fact(*of_heads)
+                    if case.way == "zero"
+                    else draw.way_fact(case.way, *of_heads, before)
+                )
     with panel("What the head contributes, and other heads", False):
         answers = _without(case, baseline, picked, zero, last)
         if len(alone) == count:
@@ -561,9 +563,12 @@ def _ways(case: Case, picked: flow.Head, zero: Mapping[HeadSet, evidence.Effect]
         "all heads: 1 is the same order, 0 no relation."
     )
     known = {way: effects for way, effects in measured.items() if effects}
+    names = {way: interventions.BY_KEY[way].name for way in known}
     lab.table(
-        ["ρ", *(interventions.BY_KEY[way].name for way in known)],
-        draw.ways_rows(known),
+        ["ρ", *names.values()],
+        draw.agreement_rows(
+            names, lambda one, other: interventions.agreement(known[one], known[other])
+        ),
         caption="Agreement of the order of the heads between ways, Spearman's ρ",
         markers=False,
     )
@@ -612,9 +617,10 @@ def maps_section(case: Case, head: flow.Head, cell: lab.Pair) -> evidence.HeadMa
                 "The gradient is left out: it needs more memory than this computer has free. Use a shorter text."
             )
         say_unknown(measures.maps, (item,))
+        names = {name: draw.NAMES[name] for name in measures.maps}
         lab.table(
-            ["ρ", *(draw.NAMES[name] for name in measures.maps)],
-            draw.agreement_rows(measures),
+            ["ρ", *names.values()],
+            draw.agreement_rows(names, partial(evidence.key_agreement, measures)),
             markers=False,
             caption="Agreement of the order of the keys between measures, Spearman's ρ",
         )
@@ -697,29 +703,28 @@ def as_python(
     answers: Answers,
     by_head: Mapping[interventions.HeadKey, float],
 ) -> None:
-    item, stories, results = case.maps[head[0]], list[lab.Cell](), dict[str, Any]()
-    if answers:
-        results["answers"] = answers
-    if (baseline := case.baseline) is not None:
-        value = {"baseline.value": baseline.value}
-        words = "The answer of the whole model."
+    item, stories, baseline = case.maps[head[0]], list[lab.Cell](), case.baseline
+    results: dict[str, Any] = {"answers": answers} if answers else {}
+    if baseline is not None:
         stories.append(
-            lab.Cell(words, 'print(baseline.word or "cosine", baseline.value)\n', results=value)
+            lab.Cell(
+                "The answer of the whole model.",
+                'print(baseline.word or "cosine", baseline.value)\n',
+                results={"baseline.value": baseline.value},
+            )
         )
     if by_head:
         effects = lab.measurements(WITHOUT_HEADS, case.key)
         todo = evidence.head_sets(case.reading.trace)
-        drops = {}
+        story, drops = draw.EVERY, {}
         if case.way != "zero":
             second = interventions.BY_KEY[case.way].needs == "a second text"
             story = draw.way_cell(case.way, case.corpus, case.second if second else None)
             if len(by_head) == len(case.heads):
                 drops = {"drops": np.array([by_head[head] for head in sorted(by_head)])}
-            stories.append(replace(story, results=drops))
-        else:
-            if all(one in effects for one in todo):
-                drops = {"drops": np.array([effects[one].drop for one in todo])}
-            stories.append(replace(draw.EVERY, results=drops))
+        elif all(one in effects for one in todo):
+            drops = {"drops": np.array([effects[one].drop for one in todo])}
+        stories.append(replace(story, results=drops))
     hidden = lab.measurements(WITHOUT_TOKENS, case.key)
     tokens = range(len(case.reading.source.tokens))
     if baseline is not None and all(token in hidden for token in tokens):

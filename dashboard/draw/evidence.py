@@ -1,14 +1,14 @@
 """Why this answer: the chart of answers, the maps of a head by every measure, and the sentences of numbers."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from core.interpret import evidence, trace as flow
 from core.interpret.corpus import CorpusConfig
-from core.interpret.interventions import BY_KEY, WAYS, HeadKey, agreement
+from core.interpret.interventions import BY_KEY, WAYS, HeadKey
 from core.pretrained import HeadSet, display_names
 from dashboard.draw.attention_view import Tile, is_signed, span
 from dashboard.draw.components import Cell
@@ -257,14 +257,16 @@ def ways_table(
     return columns | {"mean largest weight": [number(sharp[at[head]]) for head in shown]}
 
 
-def ways_rows(by_way: ByWay) -> list[list[str]]:
-    """Spearman's ρ of the effects by each measured way with those by every other."""
+def agreement_rows(
+    names: Mapping[str, str], agree: Callable[[str, str], float | None]
+) -> list[list[str]]:
+    """Spearman's ρ of each one of these with every other, by their keys and names."""
 
     def text(first: str, second: str) -> str:
-        ρ = agreement(by_way[first], by_way[second])
+        ρ = agree(first, second)
         return "–" if ρ is None else number(ρ) if first == second else signed(ρ)
 
-    return [[BY_KEY[way].name, *(text(way, other) for other in by_way)] for way in by_way]
+    return [[name, *(text(one, other) for other in names)] for one, name in names.items()]
 
 
 def asks(ways: Iterable[str]) -> str:
@@ -317,15 +319,6 @@ def answer_rows(
         for word, by_way in zip(words, answers.values(), strict=True)
         for way, value in by_way.items()
     ]
-
-
-def agreement_rows(measures: evidence.HeadMaps) -> list[list[str]]:
-    def text(one: str, other: str) -> str:
-        ρ = evidence.key_agreement(measures, one, other)
-        return "–" if ρ is None else number(ρ) if other == one else signed(ρ)
-
-    names = [*measures.maps]
-    return [[NAMES[one], *(text(one, other) for other in names)] for one in names]
 
 
 def token_rows(
