@@ -23,7 +23,7 @@
 # make cache      decoding with and without a cache, for Cache and decoding
 # make heads      MiniLM's queries, keys and values, for Heads
 # make corpus     every head of the offline models on 300 texts, for Heads over a corpus
-# make pairs      every head of two of them on 20 contrast pairs, for Many pairs
+# make pairs      every head of two of them on 24 contrast pairs, for Many pairs
 # make claims     every claim, for Claims: about an hour on two cores
 # make future     a model with the causal mask and one without a mask, for Masks: half a minute
 # make bottleneck with and without attention, for Why attention: six to nine minutes on two cores

@@ -266,7 +266,9 @@ def show(controls: Controls, measurement: study.Measurement) -> None:
         )
         lab.caption("“…”: the pairs have different words there. Numbers count tokens from 0.")
     elif measurement.config.positions:
-        lab.caption("Head by token is left out: the pairs differ in their number of tokens.")
+        lab.caption(
+            "Head by token is left out: the pairs differ in their number of tokens, or an encoder–decoder reads two texts."
+        )
     lab.details("The pairs", partial(show_pairs, effects.pairs), "pairs:list")
     with st.container(horizontal=True):
         for label, text, name in (
@@ -290,11 +292,12 @@ def show(controls: Controls, measurement: study.Measurement) -> None:
 
 
 def show_pairs(pairs: tuple[study.Pair, ...]) -> None:
+    head, *rows = draw.pair_rows(pairs)
     lab.table(
-        ["row", *study.COLUMNS],
-        draw.pair_rows(pairs),
+        head,
+        rows,
         caption="The pairs that were measured",
-        left=5,
+        left=len(head),
         markers=False,
         wrap=True,
     )

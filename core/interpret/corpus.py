@@ -270,14 +270,27 @@ MAX_ROWS, CELLS = 96, 8 * MAX_TOKENS**2  # of a batch in which heads are switche
 Values = Float[np.ndarray, "M L H"]
 
 
-def half_interval(values: np.ndarray) -> np.ndarray:
+def half_interval(values: np.ndarray, words: Sequence[Sequence[str]] = ()) -> np.ndarray:
     """Half of the 95 % interval of a mean over the first axis, without what is masked: Student's t times the standard
-    error; nan of fewer than two values."""
+    error; nan of fewer than two values.
+
+    Values that share a word of a list (`words`: a list a row, each with the word of every value) are not independent.
+    Each word is left out once, and the variances of the lists are added up, which is no less than what is left after
+    their overlap: the jackknife of MacKinnon, Nielsen and Webb 2024 (arXiv 2406.08880), with Satterthwaite's (1946) degrees
+    of freedom.
+    """
     from scipy.special import stdtrit
 
     values = np.ma.asarray(values)
-    n, error = values.count(0), np.ma.filled(values.std(0, ddof=1), np.nan)
-    return np.asarray(stdtrit(n - 1, (1 + CONFIDENCE) / 2) * error / np.sqrt(n))
+    n, mean = values.count(0), values.mean(0)
+    variance, freedom = np.ma.filled(values.var(0, ddof=1), np.nan) / n, n - 1
+    if lists := [np.array(each) for each in words if len({*each}) > 1]:
+        left = [[values[each != word].mean(0) for word in np.unique(each)] for each in lists]
+        parts = [(1 - 1 / len(one)) * ((np.ma.array(one) - mean) ** 2).sum(0) for one in left]
+        variance = sum(parts)
+        squares = sum(part**2 / (len(one) - 1) for part, one in zip(parts, left, strict=True))
+        freedom = np.ma.filled(variance**2 / squares, 1)  # a variance of 0 has none
+    return np.asarray(stdtrit(freedom, (1 + CONFIDENCE) / 2) * np.sqrt(variance))
 
 
 @dataclass(eq=False)
@@ -544,25 +557,21 @@ class JointMap:
 
 
 class HeadPlane(NamedTuple):
-    """The joint map of one head, and how well nearness in it shows q·k; see `nearness`."""
+    """The joint map of one head, and the correlation of −distance² in it with q·k, over all pairs of one text; nan where
+    one is constant."""
 
     points: JointMap
     near: float
 
 
 def head_plane(vectors: HeadVectors, layer: int, head: int) -> HeadPlane:
-    """The queries and keys of one head in the plane of most variance, and the correlation of nearness with q·k."""
-    points = joint_map(*vectors.head(layer, head))
-    return HeadPlane(points, nearness(points, vectors, layer, head))
-
-
-def nearness(points: JointMap, vectors: HeadVectors, layer: int, head: int) -> float:
-    """The correlation of −distance² in the plane with q·k, over all pairs of one text; nan where one is constant."""
+    """The queries and keys of one head in the plane of most variance, and how well nearness in it shows q·k."""
     q, k = vectors.head(layer, head)
+    points = joint_map(q, k)
     same = vectors.texts[:, None] == vectors.texts[None, :]
     distance = ((points.q[:, None] - points.k[None]) ** 2).sum(-1)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return float(np.corrcoef(-distance[same], (q @ k.T)[same])[0, 1])
+        return HeadPlane(points, float(np.corrcoef(-distance[same], (q @ k.T)[same])[0, 1]))
 
 
 def head_vectors(

@@ -10,7 +10,7 @@ import csv
 import io
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -49,24 +49,37 @@ from core.serialization import check_types
 from core.tasks import reading
 
 COLUMNS = ("clean", "corrupted", "answer", "other")
+TARGET, SLOTS = "target", ("[A]", "[B]")  # further columns
 MAX_PAIRS = 1_000
 PairQuantity = Literal["difference", "log-probability", "kl"]
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two texts, the answer to the clean one, and the other answer; `line` is its line in the file, counted from 1."""
+    """Two texts, the answer to the clean one, and the other answer; `line` is its line in the file, counted from 1.
+
+    `target` is what an encoder–decoder has written before the answer, and `words` are those of a template's lists.
+    """
 
     clean: str
     corrupted: str
     answer: str
     other: str
     line: int = 0
+    target: str = ""
+    words: tuple[str, ...] = ()
+
+    @property
+    def inputs(self) -> tuple[ModelInputs, ...]:
+        """The clean and the corrupted text, as a model reads them."""
+        return tuple(
+            ModelInputs(text, target=self.target or None) for text in (self.clean, self.corrupted)
+        )
 
 
 def read_pairs(source: Path | str) -> tuple[Pair, ...]:
     """The pairs in a file or a text: CSV, TSV, or an object of JSON a line, with the columns clean, corrupted, answer
-    and other in any order.
+    and other in any order; further ones are target, and [A] and [B], the words of a template's lists.
 
     ConfigError where one of these is not there, and as in `read_rows`; what a row holds is checked with the model.
     """
@@ -82,7 +95,7 @@ def read_pairs(source: Path | str) -> tuple[Pair, ...]:
                 value is not None and not isinstance(value, dict),
                 f"Line {line} is no object of JSON; write one with {', '.join(COLUMNS)} a line.",
             )
-            rows += [] if value is None else [(line, value)]
+            rows += [] if value is None else [(line, {one.casefold(): value[one] for one in value})]
         names = {name for _, value in rows for name in value}
     else:
         (_, first), *others = reading.read_rows(text, "list of pairs")[0]
@@ -103,7 +116,11 @@ def read_pairs(source: Path | str) -> tuple[Pair, ...]:
         f"There are {len(rows):,} pairs; at most {MAX_PAIRS:,} are measured. Cut the file.",
     )
     return tuple(
-        Pair(**{name: str(value.get(name, "")).strip() for name in COLUMNS}, line=line)
+        Pair(
+            **{name: str(value.get(name, "")).strip() for name in (*COLUMNS, TARGET)},
+            line=line,
+            words=tuple(str(word) for slot in SLOTS if (word := value.get(slot.casefold()))),
+        )
         for line, value in rows
     )
 
@@ -121,16 +138,16 @@ def pairs_of_template(
 
     All four texts may hold the slots. ConfigError where the clean text has none, or both texts are the same.
     """
-    slots = [slot for slot in ("[A]", "[B]") if slot in clean + corrupted]
+    slots = any(slot in clean + corrupted for slot in SLOTS)
     refuse_if(not slots, "The template has no slot; write [A] and [B] where the words differ.")
     refuse_if(clean == corrupted, "The clean and the corrupted text are the same; change one slot.")
-    couples = [
-        couple
+    couples = {
+        couple: (a, b)
         for a in first
         for b in second
         for couple in ([(a, b), (b, a)] if both_orders else [(a, b)])
         if a != b
-    ]
+    }
     refuse_if(not couples, "Two lists of different words are needed, such as names.")
     return tuple(
         Pair(
@@ -139,17 +156,31 @@ def pairs_of_template(
                 for name, text in zip(COLUMNS, (clean, corrupted, answer, other), strict=True)
             },
             line=line,
+            words=words,
         )
-        for line, (a, b) in enumerate(dict.fromkeys(couples), 2)
+        for line, ((a, b), words) in enumerate(couples.items(), 2)
     )
+
+
+def to_rows(pairs: Sequence[Pair]) -> list[list[str]]:
+    """The names of the columns, and a row a pair; of the further columns, those that a pair has."""
+    rows = [
+        [*COLUMNS, TARGET, *SLOTS],
+        *(
+            [one.clean, one.corrupted, one.answer, one.other, one.target, *(one.words or ("", ""))]
+            for one in pairs
+        ),
+    ]
+    used = [
+        at for at, name in enumerate(rows[0]) if name in COLUMNS or any(row[at] for row in rows[1:])
+    ]
+    return [[row[at] for at in used] for row in rows]
 
 
 def to_csv(pairs: Sequence[Pair]) -> str:
     """The pairs as the text that `read_pairs` reads."""
     out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerows(
-        [COLUMNS, *([getattr(one, name) for name in COLUMNS] for one in pairs)]
-    )
+    csv.writer(out, lineterminator="\n").writerows(to_rows(pairs))
     return out.getvalue()
 
 
@@ -157,14 +188,14 @@ OWN = {  # the texts with which the page opens, for the lab's models that know n
     "writer": (
         "When [A] and [B] went to the shop, [B] gave a book to",
         "When [A] and [B] went to the shop, [A] gave a book to",
-        ("Mary", "Anna", "Emma", "Laura", "Lucy"),
-        ("John", "Tom"),
+        ("Mary", "Anna", "Emma", "Lucy"),
+        ("John", "Tom", "Jack"),
     ),
     "names": (
         "when [A] and [B] went to the shop , [B] gave the book to",
         "when [A] and [B] went to the shop , [A] gave the book to",
-        ("ann", "clara", "dora", "emma", "kate"),
-        ("ben", "leo"),
+        ("ann", "clara", "dora", "emma"),
+        ("ben", "leo", "paul"),
     ),
 }
 
@@ -236,26 +267,39 @@ class PairEffects:
 
     def half(self, way: str) -> Float[np.ndarray, " H"]:
         """Half of the 95 % interval of that mean; nan of a single pair."""
-        return half_interval(self.effects[way])
+        return self.half_of(self.effects[way])
+
+    def half_of(self, values: Float[np.ndarray, "N ..."]) -> Float[np.ndarray, "..."]:
+        """Half of the 95 % interval of a mean over the pairs, by the words of their template where all have some."""
+        words = [pair.words for pair in self.pairs]
+        return half_interval(values, [*zip(*words, strict=True)] if all(words) else ())
 
 
 def check_model(pretrained: Pretrained) -> None:
-    """PretrainedError for a model whose answer to a text is no single token or class."""
+    """PretrainedError for a model whose answer to a text is no token or class."""
     reject_if(
-        pretrained.head in ("none", "seq2seq") or not pretrained.reads_text,
+        pretrained.head == "none" or not pretrained.reads_text,
         f"{pretrained.name} answers no text with one token or class, so no answer can be compared with another. Take "
-        "a model that continues a text, such as the writer, fills a mask, or classifies.",
+        "a model that continues a text, such as the writer, fills a mask, classifies, or writes a text of its own.",
     )
 
 
 def baselines(
     pretrained: Pretrained, pair: Pair, quantity: PairQuantity = "difference", equal: bool = True
 ) -> tuple[Baseline, Baseline]:
-    """Both texts with what is measured of them. PretrainedError says what is wrong with the pair and what would fit."""
+    """Both texts with what is measured of them. PretrainedError says what is wrong with the pair and what would fit.
+
+    An encoder–decoder answers after the pair's target; without one, with the first token that it writes.
+    """
     empty = [name for name in COLUMNS if not getattr(pair, name)]
     reject_if(empty, f"{' and '.join(empty)} {'is' if len(empty) == 1 else 'are'} empty.")
-    inputs = ModelInputs(pair.clean), ModelInputs(pair.corrupted)
-    first = ask(pretrained, Question(inputs[0]))
+    writes = pretrained.head == "seq2seq"
+    reject_if(
+        pair.target and not writes,
+        f"target is what an encoder–decoder has written before the answer; {pretrained.name} is none. Leave it out.",
+    )
+    position = 0 if writes and not pair.target else None
+    first = ask(pretrained, Question(pair.inputs[0], position))
     output, contrast = (
         output_id(pretrained, first.answer, one) for one in (pair.answer, pair.other)
     )
@@ -265,12 +309,13 @@ def baselines(
             pretrained,
             Question(
                 one,
+                position,
                 output=output,
                 quantity=quantity,
                 contrast=contrast if quantity == "difference" else None,
             ),
         )
-        for one in inputs
+        for one in pair.inputs
     )
     lengths = len(clean.source), len(corrupted.source)
     reject_if(
@@ -324,6 +369,7 @@ def each_pair(
     The means of the way "mean" are those over the tokens of both texts of all pairs.
     """
     check_model(pretrained)
+    positions = positions and pretrained.head != "seq2seq"  # whose heads are at tokens of two texts
     equal = positions or any(BY_KEY[way].needs == "a second text" for way in ways)
     fitting, refused = list[Pair](), list[str]()
     for row, pair in enumerate(pairs, 1):
@@ -338,7 +384,7 @@ def each_pair(
         (*key, head) for key, call in calls.items() for head in range(call.replaceable.shape[2])
     ]
     layers = layer_names(numbers_by_layer(pretrained.model, list(calls.values())))
-    texts = [ModelInputs(text) for one in fitting for text in (one.clean, one.corrupted)]
+    texts = [one for pair in fitting for one in pair.inputs]
     means = mean_outputs(pretrained, texts) if "mean" in ways else None
 
     def lines() -> Iterator[Line]:
@@ -371,7 +417,6 @@ def each_pair(
 def join(facts: Line, lines: Sequence[Line]) -> PairEffects:
     """The pairs together, in the order of their lines."""
     lines = sorted(lines, key=lambda one: one["pair"]["line"])
-    ways = lines[0]["effects"] if lines else ()
     tokens = [one["tokens"] for one in lines]
     aligned = len({*map(len, tokens)}) == 1 and lines[0]["positions"] is not None
     clean, corrupted = np.array([one["values"] for one in lines]).reshape(-1, 2).T
@@ -381,7 +426,7 @@ def join(facts: Line, lines: Sequence[Line]) -> PairEffects:
         tuple(Pair(**one["pair"]) for one in lines),
         clean,
         corrupted,
-        {way: np.array([one["effects"][way] for one in lines]) for way in ways},
+        {way: np.array([one["effects"][way] for one in lines]) for way in lines[0]["effects"]},
         np.array([one["positions"] for one in lines]) if aligned else None,
         tuple(one[0] if len({*one}) == 1 else f"{one[0]} …" for one in zip(*tokens, strict=True))
         if aligned
@@ -430,9 +475,12 @@ def load_lines(run: Run) -> list[Line]:
 
 def read_measurement(run: Run) -> Measurement:
     """A measurement as its worker left it; ConfigError for a folder without one."""
-    status, lines, data = run.status(), load_lines(run), run.metadata()
+    status, lines, data, config = run.status(), load_lines(run), run.metadata(), PairsConfig.of(run)
     effects = join(data["facts"], lines) if lines and "facts" in data else None
-    return Measurement(run, PairsConfig.of(run), status, int(data.get("count", 0)), effects)
+    if effects is not None:
+        written = {pair.line: pair for pair in config.pairs}
+        effects = replace(effects, pairs=tuple(written[one.line] for one in effects.pairs))
+    return Measurement(run, config, status, int(data.get("count", 0)), effects)
 
 
 def work(

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from core.interpret import pairs as study
-from core.interpret.corpus import CONFIDENCE, half_interval
+from core.interpret.corpus import CONFIDENCE
 from core.interpret.interventions import BY_KEY
 from dashboard.draw.components import Cell
 from dashboard.draw.figures import Spec
@@ -18,7 +18,9 @@ PAPERS = r"""**Contrast pairs** — a text and another that differs in what deci
 **Which text and which measure** — how the choice of the corrupted text changes what is found.
 [Zhang and Nanda 2024](https://arxiv.org/abs/2309.16042)
 
-**The interval** — Student's t over the pairs: $\bar{x} \pm t_{n-1}\,s/\sqrt{n}$."""
+**The interval** — Student's t over the pairs of a file: $\bar{x} \pm t_{n-1}\,s/\sqrt{n}$. Pairs of a template share its
+words: each word is left out once, and the variances of both lists are added up.
+[MacKinnon, Nielsen and Webb 2024](https://arxiv.org/abs/2406.08880)"""
 QUANTITIES: dict[study.PairQuantity, str] = {
     "difference": "logit difference",
     "log-probability": "log-probability",
@@ -124,7 +126,7 @@ def token_rows(effects: study.PairEffects, picked: int) -> list[Spec]:
         for place, (token, half) in enumerate(
             zip(
                 token_names(effects),
-                half_interval(effects.positions[:, at]),
+                effects.half_of(effects.positions[:, at]),
                 strict=True,
             )
         )
@@ -192,7 +194,7 @@ def token_text(effects: study.PairEffects, picked: int) -> str:
     assert effects.positions is not None
     most = strongest_token(effects, picked)
     values = effects.positions[:, picked]
-    mean, half = values.mean(0)[most], half_interval(values)[most]
+    mean, half = values.mean(0)[most], effects.half_of(values)[most]
     whole, share = float(effects.mean("patched")[picked]), ""
     if abs(whole) > 0.01:
         share = f", {percent(mean / whole)} of what it brings at all tokens at once"
@@ -205,10 +207,17 @@ def token_text(effects: study.PairEffects, picked: int) -> str:
 def conditions(measurement: study.Measurement) -> str:
     effects = measurement.effects
     assert effects is not None
+    words, count = [pair.words for pair in effects.pairs], len(effects.pairs)
+    lists = " × ".join(str(len({*each})) for each in zip(*words, strict=False))
+    interval = (
+        f"by leaving out one word at a time: the {count} pairs share {lists} words, so they are not independent"
+        if all(words)
+        else f"by Student’s t; the unit is the pair, n = {count}"
+    )
     return (
         f"Measured: {TARGETS[measurement.config.quantity]}. Above 0 the head helps the answer, by every way. Mean ± half "
-        f"of its 95 % interval, by Student’s t; the unit is the pair, n = {len(effects.pairs)}. The way “mean” takes a "
-        "head’s mean output over all tokens of both texts of these pairs."
+        f"of its 95 % interval, {interval}. The way “mean” takes a head’s mean output over all tokens of both texts of "
+        "these pairs."
     )
 
 
@@ -220,4 +229,6 @@ def progress(measurement: study.Measurement) -> tuple[float, str]:
 
 
 def pair_rows(pairs: Sequence[study.Pair]) -> list[list[str]]:
-    return [[str(one.line), one.clean, one.corrupted, one.answer, one.other] for one in pairs]
+    """The table of pairs, its head first."""
+    rows = ["row", *(str(pair.line) for pair in pairs)]
+    return [[row, *cells] for row, cells in zip(rows, study.to_rows(pairs), strict=True)]

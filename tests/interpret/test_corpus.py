@@ -34,7 +34,6 @@ from core.interpret.corpus import (
     joint_map,
     load,
     measure_texts,
-    nearness,
     own_texts,
     ranked,
     read_text,
@@ -228,13 +227,9 @@ def test_queries_and_keys_in_one_plane_keep_every_weight(model, inputs):
         for j in range(35)
         if (i < 13) == (j < 13)
     ]
-    assert nearness(points, vectors, 1, 3) == pytest.approx(
-        np.corrcoef(np.transpose(pairs))[0, 1], abs=1e-6
-    )
     plane = head_plane(vectors, 1, 3)
-    assert plane.near == nearness(points, vectors, 1, 3) and np.array_equal(
-        plane.points.k, points.k
-    )
+    assert plane.near == pytest.approx(np.corrcoef(np.transpose(pairs))[0, 1], abs=1e-6)
+    assert np.array_equal(plane.points.k, points.k)
     both, moved = np.concatenate([points.q, points.k]), np.concatenate([moved_q, moved_k])
     assert (np.linalg.lstsq(moved - moved.mean(0), both)[0].sum(0) > 0).all(), (
         "one sign of each axis"

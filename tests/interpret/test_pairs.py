@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from scipy import stats
 
 from core.entries import ConfigError
 from core.interpret import pairs as study
@@ -30,7 +32,8 @@ from core.interpret.pairs import (
     work,
 )
 from core.interpret.patching import rerun_rows
-from core.pretrained import PretrainedError, load_lab_model
+from core.pretrained import ModelInputs, PretrainedError, encode, load_lab_model
+from core.pretrained.forward import target_ids
 from core.runs import worker
 from tests.cases import each
 from tests.close import assert_close
@@ -71,6 +74,18 @@ def test_a_file_is_a_table_with_named_columns_or_json(text, tmp_path):
 
 
 @each(
+    "text",
+    [
+        "clean,corrupted,answer,other,Target,[A],[B]\na,b,c,d,so,x,y\n",
+        '\n{"clean": "a", "corrupted": "b", "answer": "c", "other": "d", "target": "so", "[A]": "x", "[B]": "y"}\n',
+    ],
+)
+def test_further_columns_are_the_target_and_the_words(text):
+    expected = Pair("a", "b", "c", "d", 2, "so", ("x", "y"))
+    assert read_pairs(text) == read_pairs(to_csv([expected])) == (expected,)
+
+
+@each(
     "text, words",
     [
         ("clean,corrupted,answer\na,b,c\n", "no column other"),
@@ -96,10 +111,11 @@ def test_a_template_takes_both_orders_and_each_couple_once():
     assert [one.clean for one in pairs] == [
         "x and y, y", "y and x, x", "x and z, z", "z and x, x", "y and z, z", "z and y, y",
     ]  # fmt: skip
-    assert pairs[1] == Pair("y and x, x", "y and x, y", "y", "x", 3)
+    assert pairs[1] == Pair("y and x, x", "y and x, y", "y", "x", 3, words=("x", "y"))
+    assert read_pairs(to_csv(pairs)) == pairs
     assert [one.line for one in read_pairs(to_csv(pairs))] == [one.line for one in pairs]
     (one,) = pairs_of_template("the [A]", "the [B]", ["dog"], ["dogs"], "is", "are", False)
-    assert one == Pair("the dog", "the dogs", "is", "are", 2)
+    assert one == Pair("the dog", "the dogs", "is", "are", 2, words=("dog", "dogs"))
 
 
 @each(
@@ -129,7 +145,7 @@ def test_a_template_without_a_contrast_is_refused(change, words):
 def test_a_config_that_cannot_be_measured_is_refused(change, words):
     with pytest.raises(ConfigError, match=words):
         PairsConfig(**change)
-    assert len(PairsConfig().pairs) == 20
+    assert len(PairsConfig().pairs) == 24
 
 
 # What is measured.
@@ -141,6 +157,26 @@ def test_half_of_an_interval_is_as_by_hand():
     assert half_interval(four) == pytest.approx([3.182446 * (5 / 12) ** 0.5])
     assert half_interval(np.array([[0.0, 5], [2, 5]])) == pytest.approx([12.706205, 0], abs=1e-5)
     assert np.isnan(half_interval(np.ones((1, 3)))).all()
+
+
+def test_pairs_that_share_words_are_no_sample_of_their_own():
+    # x + y of three words and two: the means vary by s²/3 of 0, 3, 6 and s²/2 of 0, 4, whatever is paired with what
+    lists = [*zip(*((a, b) for a in "abc" for b in "xy"), strict=True)]
+    values = np.array([[0.0, 4, 3, 7, 6, 10]]).T
+    parts, freedom = np.array([9 / 3, 8 / 2]), np.array([2, 1])
+    satterthwaite = parts.sum() ** 2 / (parts**2 / freedom).sum()
+    expected = stats.t.ppf(0.975, satterthwaite) * parts.sum() ** 0.5
+    assert half_interval(values, lists) == pytest.approx([expected])
+    assert half_interval(values)[0] < expected / 2
+    # Where no two share a word, Student's t; and of one word in a list nothing is known
+    own = [list("abcdef"), 6 * ["x"]]
+    assert half_interval(values, own) == pytest.approx(half_interval(values))
+    assert half_interval(0 * values, lists).tolist() == [0]
+    effects = measure_pairs(load_lab_model("names"), OWN_PAIRS, ["zero"])
+    by_word = half_interval(effects.effects["zero"], [4 * ["ann"], ["ben", "ben", "leo", "leo"]])
+    assert_close(effects.half("zero"), by_word)
+    plain = replace(effects, pairs=tuple(replace(one, words=()) for one in effects.pairs))
+    assert_close(plain.half("zero"), half_interval(effects.effects["zero"]))
 
 
 def test_effects_are_those_of_each_pair_and_their_mean(model, effects):
@@ -220,12 +256,37 @@ def test_a_bad_row_is_named_and_the_others_are_measured(model, change, words):
         assert not measure_pairs(model, rows, ["zero"]).refused
 
 
-@each("family", ["t5", "bert_encoder"])
-def test_a_model_without_single_answers_says_so_once(family):
-    with pytest.raises(
-        PretrainedError, match=r"^\w+ answers no text .* fills a mask, or classifies.$"
-    ):
-        measure_pairs(tiny(family), 2 * [Pair("a", "b", "c", "d")])
+def test_a_model_without_answers_says_so_once():
+    with pytest.raises(PretrainedError, match=r"^\w+ answers no text .* a text of its own.$"):
+        measure_pairs(tiny("bert_encoder"), 2 * [Pair("a", "b", "c", "d")])
+
+
+@each("target", ["", "the street"])
+@each("family", ["t5", "bart", "marian"])
+def test_an_encoder_decoder_answers_after_the_target(family, target):
+    # Without one, with the first token that it writes
+    model = tiny(family)
+    texts = [f"the {one} was tired" for one in ("animal", "street")]
+    pair = Pair(*texts, "#5", "#9", target=target)
+    effects = measure_pairs(model, [pair], positions=True)
+    assert effects.positions is None and not effects.refused
+    assert {kind for kind, *_ in effects.heads} == {"self", "causal", "cross"}
+    with torch.no_grad():
+        ids = target_ids(model, target)
+        batch = encode(model, ModelInputs(texts[0], target="a"))[0]
+        batch["decoder_input_ids"] = torch.tensor([ids])
+        logits = model.model(**batch).logits[0, -1]
+    assert effects.clean[0] == pytest.approx(float(logits[5] - logits[9]), rel=1e-4, abs=1e-5)
+    clean, corrupted = baselines(model, pair)
+    for way in ("zero", "resampled"):
+        alone = [*head_effects(clean, way, other=corrupted).values()]
+        assert_close(effects.effects[way][0], alone)
+        assert np.abs(alone).max() > 1e-5
+
+
+def test_a_target_is_of_an_encoder_decoder(model):
+    with pytest.raises(PretrainedError, match="names is none. Leave it out"):
+        measure_pairs(model, [replace(OWN_PAIRS[0], target="so")])
 
 
 @each("family", ["bert", "llama", "gpt_oss", "mamba"])

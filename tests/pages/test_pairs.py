@@ -1,5 +1,7 @@
 """The page Many pairs: its first sight, pairs that cannot be measured, and a run that a worker takes up."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -23,7 +25,7 @@ from dashboard.server import queue
 from tests.close import assert_close
 from tests.pages.app import Case, assert_says, open_at, page_cases, page_text
 
-PAIRS = pairs_of_template(*OWN["names"])
+PAIRS = tuple(replace(one, words=()) for one in pairs_of_template(*OWN["names"]))
 FILE = {"inside:model": "names", "pairs:source": "A file"}
 BAD = to_csv(PAIRS[:3]) + "when ann,when ben went,ann,ben\n"
 
@@ -33,14 +35,15 @@ test_what_it_says = page_cases(
         "names": Case(
             {"inside:model": "names", "pairs:way": "resampled"},
             [
-                "L1·H0 helps the answer by +11.09 ± 1.95 (resampled), the most of 4 heads",
+                "L1·H0 helps the answer by +10.82 ± 0.72 (resampled), the most of 4 heads",
                 "the answer leads the other by",
                 "corrupted: “when ann and ben went to the shop , ann gave",
                 "helps most by what it writes at token 14, to: +",
+                "by leaving out one word at a time: the 24 pairs share 4 × 3 words",
             ],
         ),
         "another head": Case(
-            {"inside:model": "names", "head": "0.1"}, ["L1·H0 helps", "L0·H1: +2.39 ± 3.13."]
+            {"inside:model": "names", "head": "0.1"}, ["L1·H0 helps", "L0·H1: +2.42 ± 1.17."]
         ),
         "no slot": Case(
             {"pairs:clean_text:writer": "One", "pairs:corrupted_text:writer": "Two"},
@@ -99,7 +102,7 @@ def test_pairs_of_one_s_own_wait_for_a_press_and_bad_rows_are_told(monkeypatch):
 @pytest.mark.parametrize("name", list(OWN))
 def test_what_ships_is_what_is_measured(name):
     saved = read_measurement(Run(SAVED / name))
-    assert saved.config == PairsConfig(f"lab:{name}", positions=True) and saved.count == 20
+    assert saved.config == PairsConfig(f"lab:{name}", positions=True) and saved.count == 24
     effects = saved.effects
     two = measure_pairs(load_lab_model(name), saved.config.pairs[:2], ["zero", "patched", "direct"])
     for way, values in two.effects.items():
@@ -111,9 +114,9 @@ def test_what_ships_is_what_is_measured(name):
 def test_ways_picked_in_another_order_are_the_same_measurement():
     app = open_at("pairs", **{"inside:model": "names"})
     app.multiselect(key="pairs:ways").set_value([*BY_KEY][::-1]).run()
-    assert "Over 20 pairs" in page_text(app)
+    assert "Over 24 pairs" in page_text(app)
     app.multiselect(key="pairs:ways").set_value(["zero"]).run()
-    assert_says(app, "20 pairs were not measured in this way yet.")
+    assert_says(app, "24 pairs were not measured in this way yet.")
     app.multiselect(key="pairs:ways").set_value([]).run()
     assert_says(app, "take ways = one of zero")
 
@@ -125,7 +128,7 @@ def test_a_template_belongs_to_its_model():
     assert "pairs were not measured in this way yet" in page_text(app)
     app.selectbox(key="inside:model").set_value("names").run()
     assert app.text_input(key="pairs:answer:names").value == "[A]"
-    assert "Over 20 pairs" in page_text(app)
+    assert "Over 24 pairs" in page_text(app)
 
 
 def test_tokens_are_turned_where_they_have_no_room():
