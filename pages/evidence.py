@@ -716,7 +716,7 @@ def as_python(
     if by_head:
         effects = lab.measurements(WITHOUT_HEADS, case.key)
         todo = evidence.head_sets(case.reading.trace)
-        story, drops = draw.EVERY, {}
+        story, drops = draw.EVERY, dict[str, Any]()
         if case.way != "zero":
             second = interventions.BY_KEY[case.way].needs == "a second text"
             story = draw.way_cell(case.way, case.corpus, case.second if second else None)

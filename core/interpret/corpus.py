@@ -287,9 +287,10 @@ def half_interval(values: np.ndarray, words: Sequence[Sequence[str]] = ()) -> np
     if lists := [np.array(each) for each in words if len({*each}) > 1]:
         left = [[values[each != word].mean(0) for word in np.unique(each)] for each in lists]
         parts = [(1 - 1 / len(one)) * ((np.ma.array(one) - mean) ** 2).sum(0) for one in left]
-        variance = sum(parts)
-        squares = sum(part**2 / (len(one) - 1) for part, one in zip(parts, left, strict=True))
-        freedom = np.ma.filled(variance**2 / squares, 1)  # a variance of 0 has none
+        variance = np.ma.array(parts).sum(0)
+        squares = [part**2 / (len(one) - 1) for part, one in zip(parts, left, strict=True)]
+        # A variance of 0 has no degrees of freedom
+        freedom = np.ma.filled(variance**2 / np.ma.array(squares).sum(0), 1)
     return np.asarray(stdtrit(freedom, (1 + CONFIDENCE) / 2) * np.sqrt(variance))
 
 
