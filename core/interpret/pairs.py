@@ -58,7 +58,7 @@ PairQuantity = Literal["difference", "log-probability", "kl"]
 class Pair:
     """Two texts, the answer to the clean one, and the other answer; `line` is its line in the file, counted from 1.
 
-    `target` is what an encoder–decoder has written before the answer, and `words` are those of a template's lists.
+    `target` is what an encoder–decoder has written before the answer, and `words` are one of each of a template's two lists.
     """
 
     clean: str
@@ -119,9 +119,10 @@ def read_pairs(source: Path | str) -> tuple[Pair, ...]:
         Pair(
             **{name: str(value.get(name, "")).strip() for name in (*COLUMNS, TARGET)},
             line=line,
-            words=tuple(str(word) for slot in SLOTS if (word := value.get(slot.casefold()))),
+            words=tuple(str(word) for word in words) if all(words) else (),
         )
         for line, value in rows
+        for words in [[value.get(slot.casefold()) for slot in SLOTS]]
     )
 
 

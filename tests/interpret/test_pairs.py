@@ -83,6 +83,8 @@ def test_a_file_is_a_table_with_named_columns_or_json(text, tmp_path):
 def test_further_columns_are_the_target_and_the_words(text):
     expected = Pair("a", "b", "c", "d", 2, "so", ("x", "y"))
     assert read_pairs(text) == read_pairs(to_csv([expected])) == (expected,)
+    (half,) = read_pairs(text.replace("[B]", "note"))
+    assert half == replace(expected, words=()) and read_pairs(to_csv([half])) == (half,)
 
 
 @each(
