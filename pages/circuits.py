@@ -89,7 +89,7 @@ class Controls(lab.Fields, page="circuits"):
         60,
         slider=True,
         also=lambda c: {"width": lab.room(200)},
-        help="How many edges are drawn: those with the largest estimates. What is drawn is measured.",
+        help="How many edges are drawn: of those that were measured, the ones with the largest effects.",
     )
     edge = lab.Select[str](
         "Edge to read",
@@ -187,7 +187,10 @@ def explore(ref: lab.ModelRef) -> None:
         lab.caption(draw.conditions(circuits, ref.name, head[0]))
     if ref.source == "lab" and ref.name in study.PAIRED_MODELS:
         circuit = results["circuit"] = lab.study_of(study.induction_circuit, ref)
-        lab.paragraph(draw.twice(circuits, circuit))
+        keys = lab.study_of(study_paths.key_shares, ref, circuit.patched[1])
+        lab.paragraph(
+            draw.twice(circuits, circuit, keys, lab.study_of(study_paths.random_effect, ref))
+        )
     if ref == lab.ModelRef("lab", "names"):
         carriers = results["carriers"] = lab.study_of(study.carriers, ref)
         lab.paragraph(draw.carriers_text(circuits, carriers))
@@ -316,7 +319,7 @@ def compositions(controls: Controls, kind: study.CompositionKind, head: Head) ->
     )
     title = "Composition of every pair of heads"
     lab.add("circuits:pairs", lambda: lab.TablePicture(title, draw.PAIRS, rows))
-    lab.fact(draw.edges_fact(circuits, kind))
+    lab.fact(draw.edges_fact(circuits, kind, head))
     lab.caption(draw.drawn_lines(circuits, kind, controls.edges))
 
 
@@ -372,7 +375,7 @@ def paths_section(ref: lab.ModelRef) -> Paths | None:
 
 
 def draw_paths(paths: Paths, count: int, row: lab.Place) -> None:
-    """Draw the graph of the strongest edges, and what the one that is picked in the row carries."""
+    """Draw the graph of the edges with the largest measured effects, and what the one that is picked in the row carries."""
     names = {edge.name: edge for edge in list(paths.measured)[:count]}
     first = next(
         (edge.name for edge in paths.between_heads if edge.name in names), next(iter(names))

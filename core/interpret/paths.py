@@ -19,7 +19,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from core.entries import Cost
-from core.interpret.circuits import NormCalls, watch_norms
+from core.interpret.circuits import PAIR, NormCalls, fold_gain, watch_norms
 from core.interpret.evidence import Baseline, Question, ask, output_matrix
 from core.interpret.patching import (
     NUMBERS,
@@ -30,7 +30,7 @@ from core.interpret.patching import (
     read_outputs,
     rerun_rows,
 )
-from core.interpret.trace import head_name, to_numpy
+from core.interpret.trace import Head, head_name, to_numpy
 from core.models.base import hooked
 from core.pretrained import (
     AttentionCall,
@@ -43,6 +43,7 @@ from core.pretrained import (
     reject_if,
 )
 from core.pretrained.base import refuse_too_much
+from core.pretrained.load import untrained
 from core.ranks import spearman
 
 By = Literal["Q", "K", "V", ""]
@@ -172,7 +173,6 @@ def path_stream(baseline: Baseline) -> PathStream:
     }
     refuse("" in before.values(), "has no norm right before a layer")
     streams = {names[one]: states[0].cpu() for one, states, _ in norms if states.ndim == 3}
-    outputs = {name: states.cpu() for name, states in outputs.items()}
     parts = 1 + len(networks) + sum(call.replaceable.shape[2] for call in calls)
     size = parts * streams[before[calls[0].module]].numel()
     refuse_too_much(
@@ -190,19 +190,27 @@ def path_stream(baseline: Baseline) -> PathStream:
         refuse(not count, "does not add up what its heads and networks write")
         at[receiver], read[name] = name, (own, count)
 
+    def added(name: str) -> tuple[Tensor, Any, Tensor]:
+        """What a module adds to the stream, the norm that it goes through (Gemma 2), and the scale of that a token."""
+        own = outputs[name]
+        norm, made = next(((one, made) for one, given, made in norms if given is own), (None, own))
+        scale = made[0].norm(dim=-1) / fold_gain(own[0].cpu().T, norm).T.norm(dim=-1).to(made)
+        return made[0].cpu(), norm, scale.cpu()[:, None]
+
     for call, number, network in zip(calls, numbers, inner, strict=True):
         entering = whole, len(senders)
         reads(Node("head", number), before[call.module], entering)
-        matrix = output_matrix(call)
+        matrix, (made, norm, scale) = output_matrix(call), added(names[call.output])
         assert matrix is not None and call.gated is not None
-        writes += torch.einsum("the,hec->htc", call.gated[0], matrix)
+        matrix = fold_gain(matrix.mT, norm).mT
+        writes += scale * torch.einsum("the,hec->htc", call.gated[0], matrix)
         senders += [Node("head", number, head) for head in range(len(matrix))]
-        whole = whole + outputs[names[call.output]][0]
+        whole = whole + made
         if network:
             one = Node("feed-forward", number)  # beside attention it reads what that reads
             reads(one, before[model.get_submodule(network)], (whole, len(senders)), entering)
             senders.append(one)
-            writes.append(outputs[network][0])
+            writes.append(added(network)[0])
             whole = whole + writes[-1]
     reads(ANSWER, list(streams)[-1], (whole, len(senders)))
     first, _ = blocks[calls[0].kind, calls[0].layer]
@@ -408,14 +416,18 @@ class Paths:
 
     @cached_property
     def measured(self) -> dict[PathEdge, float]:
-        """The measured edges with their effects, those with the largest estimates first."""
-        return dict(zip(self.strongest(len(self.exact)), self.exact.tolist(), strict=True))
+        """The measured edges with their effects, the largest effect first."""
+        edges = zip(self.strongest(len(self.exact)), self.exact.tolist(), strict=True)
+        return dict(sorted(edges, key=lambda item: -abs(item[1])))
 
     @property
     def between_heads(self) -> dict[PathEdge, float]:
         """The measured edges from one head to another, the largest effect first."""
-        ordered = sorted(self.measured.items(), key=lambda item: -abs(item[1]))
-        return {edge: one for edge, one in ordered if edge.sender.part == edge.receiver.part}
+        return {
+            edge: one
+            for edge, one in self.measured.items()
+            if edge.sender.part == edge.receiver.part
+        }
 
     @property
     def least(self) -> float:
@@ -459,6 +471,32 @@ def list_edges(model: Pretrained, clean: ModelInputs, other: ModelInputs | None,
                answers: Answers = (None, None)) -> Paths:  # fmt: skip
     """What could be edges between two texts, not estimated yet. Errors: `change_texts`."""
     return change_texts(model, clean, other, answers).edges
+
+
+def key_shares(model: Pretrained, head: Head) -> tuple[dict[str, float], float]:
+    """How much of the gap between the texts of PAIR runs through the keys of one head (the model's layer, the head).
+
+    From each earlier head alone, by its name, and from all of them at once: where several write what the keys need, one
+    alone changes little.
+    """
+    change, receiver = change_texts(model, *PAIR), Node("head", *head)
+    stream, shift = change.stream, change.shift.clone()
+    rows = [row for row in range(stream.count(receiver)) if stream.senders[row].part == "head"]
+    edges = [PathEdge(stream.senders[row], receiver, "K") for row in rows]
+    shift[rows[0]] = shift[rows].sum(0)
+    effects = measure_edges(change, edges) + measure_edges(replace(change, shift=shift), edges[:1])
+    *alone, every = (one / change.gap for one in effects)
+    return {edge.sender.name: one for edge, one in zip(edges, alone, strict=True)}, every
+
+
+def random_effect(model: Pretrained, seeds: int = 3) -> float:
+    """By how many logits an edge moves the lead between the texts of PAIR at most, in models with random weights."""
+    clean = change_texts(model, *PAIR).stream.baseline
+    answers = clean.id, clean.contrast
+    return max(
+        float(np.abs(find_paths(untrained(model, seed), *PAIR, answers).exact).max())
+        for seed in range(seeds)
+    )
 
 
 def find_paths(model: Pretrained, clean: ModelInputs, other: ModelInputs | None,
