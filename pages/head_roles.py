@@ -105,7 +105,7 @@ class Controls(lab.Fields, page="head_roles"):
         lambda c: c.texts,
         of=lambda c: c.of,
         hidden=True,
-        help="✗: the head misses a target in it. These come first.",
+        help="✓: the head finds each target. After the first of these come all in which it misses one, ✗.",
     )
     test = lab.Select(
         "Test",
@@ -508,8 +508,9 @@ def sentences_field(column: DeltaGenerator) -> str:
     with column.popover("Sentences", icon=":material/account_tree:", width="stretch"):
         data = lab.data_widget(CONLLU, FILE)
         st.caption(
-            "Without sentences of yours, the page measures 179 English ones, annotated by hand for it. "
-            "docs/conllu.md in the repository describes the format."
+            "Without sentences of yours, the page measures 179 English ones, annotated by hand for it. A relation of your "
+            "own needs no tree: a line `# text = Paris is to France what Rome is to Italy`, and below it a line such as "
+            "`1 4 capital` for each pair, the numbers of two words and a name. docs/conllu.md describes both formats."
         )
     try:
         if (count := len(lab.shared(head_tests.parses, data))) > head_tests.MAX_PARSES:
@@ -528,8 +529,10 @@ def one_sentence(
     score: head_tests.RelationScore,
     head: Head,
 ) -> tuple[Reading, AttentionTrace, int]:
-    """Draw a sentence with the weights from its queries, and its map of words; the sentences in which the head is wrong
-    come first. Returns the model's reading of it in tokens and in words, and its first query."""
+    """Draw a sentence with the weights from its queries, beside it one in which the head does otherwise, and its map.
+
+    Returns the model's reading of the first in tokens and in words, and its first query.
+    """
     queries = head_tests.queries_by_sentence(result, score, head)
     name = result.readings.name(head)
     # A link has the sentence's number: its label has the verdict on this head.
@@ -540,12 +543,24 @@ def one_sentence(
         of=(choice.ref, name, score.relation.key, score.reverse),
     )
     sentence = int(drawn.sentence) - 1
-    parse = result.readings.sentences[sentence].parse
-    target = parse.text if lab.load_model(choice.ref).reads == "pair" else None
-    reading = lab.reading_of(choice.ref, ModelInputs(parse.text, target=target))
-    trace = lab.computed(head_tests.sentence_trace, reading, result, sentence)
+    finds = {index: all(query.right for query in each) for index, each in queries.items()}
+
+    def weights_in(index: int) -> tuple[Reading, AttentionTrace]:
+        parse = result.readings.sentences[index].parse
+        target = parse.text if lab.load_model(choice.ref).reads == "pair" else None
+        reading = lab.reading_of(choice.ref, ModelInputs(parse.text, target=target))
+        trace = lab.computed(head_tests.sentence_trace, reading, result, index)
+        does = "finds each target" if finds[index] else "misses a target"
+        lab.chart_title(f"{name} {does} in sentence {index + 1}")
+        st.html(lab.query_lines(parse, trace.head(*head), queries[index], lab.theme()))
+        return reading, trace
+
     st.html(lab.SENTENCE_STYLE)
-    st.html(lab.query_lines(parse, trace.head(*head), queries[sentence], lab.theme()))
+    reading, trace = weights_in(sentence)
+    if (
+        other := next((index for index in queries if finds[index] != finds[sentence]), None)
+    ) is not None:
+        weights_in(other)
     st.caption(
         f"Each word on the colour of its weight from the framed word, in {lab.plain(name)} of "
         f"{lab.plain(trace.source)}; the right answer is underlined."
@@ -561,7 +576,7 @@ def one_sentence(
         key="head_roles:words",
         query=query,
         show="both",
-        fact=f"Head {name} on {len(parse.words)} words",
+        fact=f"Head {name} on {len(trace.maps[0].queries)} words of sentence {sentence + 1}",
         caption="Between words; what goes to special tokens is missing.",
     )
     return reading, trace, query

@@ -281,9 +281,10 @@ def figures(
     left, right = st.columns([1.05, 1], gap="large")
     with left:
         layers, count = trace.shape
+        heads = sum(len(item.weights) for item in trace.maps)  # fewer where layers differ
         if roles:  # a key that a phone shows before the grid
             measured = lab.inputs_of(chosen.ref, chosen.inputs, controls.kind).name
-            lab.role_line(roles, layers * count, measured)
+            lab.role_line(roles, heads, measured)
         skeleton = st.skeleton(height=56) if roles is None else None  # the line of roles
         several = len(controls.reading.trace.kinds) > 1
         of = f" of {lab.KINDS[controls.kind].lower()} attention" if several else ""
@@ -296,7 +297,9 @@ def figures(
             thumb=max(SMALLEST, min(LARGEST, GRID // count)),
             roles=roles or {},
             link="pretrained",
-            fact=f"{layers} layers of {count} heads{of}",
+            fact=f"{layers} layers of {count} heads{of}"
+            if heads == layers * count
+            else f"{layers} layers, {heads} heads{of}",
         )
     # One head in the chosen order, by the last pin
     pin = next(reversed(map_transform.shown_pins(view, pins)), None)

@@ -603,7 +603,9 @@ class Relation:
         return (self.target, self.source) if reverse else (self.source, self.target)
 
     def name(self, reverse: bool = False) -> str:
-        """The relation as "Verb → subject", or reversed."""
+        """The relation as "Verb → subject", or reversed; a person's own label as "capital: first → second"."""
+        if self.label:
+            return f"{self.label}: {'second → first' if reverse else 'first → second'}"
         first, last = self.ends(reverse)
         return f"{first[0].upper()}{first[1:]} → {last}"
 
@@ -867,11 +869,6 @@ class RelationScore:
         layer, head = np.unravel_index(self.accuracy.argmax(), self.accuracy.shape)
         return int(layer), int(head)
 
-    @property
-    def best_offset(self) -> int:
-        """The offset with the highest accuracy over all sentences, as Clark et al. pick it."""
-        return int(self.offsets[self.offset_hits.mean(-1).argmax()])
-
     @cached_property
     def held_out(self) -> tuple[tuple[Head, Head], Bool[np.ndarray, " N"]]:
         """The heads picked on either half of the sentences, and their hits on the other half."""
@@ -886,9 +883,10 @@ class RelationScore:
         return float(hits.mean()), *wilson_interval(int(hits.sum()), self.count)
 
     @cached_property
-    def offset_held_out(self) -> Bool[np.ndarray, " N"]:
-        """The hits of the offset that was picked on the other half of the sentences."""
-        return _cross_fit(self.offset_hits, self.sentence % 2)[0]
+    def offset_held_out(self) -> tuple[list[int], Bool[np.ndarray, " N"]]:
+        """The offsets picked on either half of the sentences, as the heads are, and their hits on the other half."""
+        flat, picked = _cross_fit(self.offset_hits, self.sentence % 2)
+        return self.offsets[picked].tolist(), flat
 
 
 def _queries(
@@ -988,7 +986,7 @@ class SyntaxResult:
         return int(
             np.argmax(
                 [
-                    -2.0 if one is None else one.held_out[1].mean() - one.offset_held_out.mean()
+                    -2.0 if one is None else one.held_out[1].mean() - one.offset_held_out[1].mean()
                     for one in self.scores
                 ]
             )
@@ -1046,11 +1044,13 @@ def sentence_trace(reading: Reading, result: SyntaxResult, sentence: int) -> Att
 def queries_by_sentence(
     result: SyntaxResult, score: RelationScore, head: Head
 ) -> dict[int, tuple[Query, ...]]:
-    """The queries of each sentence that has some, those with a wrong answer first, each group in the file's order."""
+    """The queries of each sentence that has some: one without a wrong answer, all with one, and the others."""
     out: dict[int, tuple[Query, ...]] = {}
     for sentence, word in zip(score.sentence.tolist(), score.query.tolist(), strict=True):
         one = result.readings.sentences[sentence]
         targets = tuple(sorted(score.relation.targets(one.parse, score.reverse)[word]))
         query = Query(word, targets, int(one.top[*head, word]))
         out[sentence] = (*out.get(sentence, ()), query)
-    return dict(sorted(out.items(), key=lambda item: all(query.right for query in item[1])))
+    right = [sentence for sentence, each in out.items() if all(query.right for query in each)]
+    wrong = [sentence for sentence in out if sentence not in right]
+    return {sentence: out[sentence] for sentence in (*right[:1], *wrong, *right[1:])}

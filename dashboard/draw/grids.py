@@ -662,7 +662,7 @@ def relation_dots(result: SyntaxResult, relation: int, theme: Theme) -> Spec:
         {
             "relation": result.names[index],
             **(best := dict(zip(("share", "low", "high"), score.held_out_share, strict=True))),
-            "offset": (offset := float(score.offset_held_out.mean())),
+            "offset": (offset := float(score.offset_held_out[1].mean())),
             "text": percent(best["share"]),
             "by": percent(offset),
             "within": f"{percent(best['low'])} to {percent(best['high'])}",
@@ -685,7 +685,7 @@ def relation_dots(result: SyntaxResult, relation: int, theme: Theme) -> Spec:
     }
     at = {
         "y": names_axis(
-            "relation", [str(row["relation"]) for row in rows], 170, ink, labelFlush=False
+            "relation", [str(row["relation"]) for row in rows], 220, ink, labelFlush=False
         ),
         "tooltip": [
             text_tip("relation", "relation"),

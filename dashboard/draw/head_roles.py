@@ -7,6 +7,7 @@ import numpy as np
 from core.interpret.head_tests import (
     GOULD,
     MIN_QUERIES,
+    RELATIONS,
     TESTS,
     Query,
     RelationScore,
@@ -240,6 +241,8 @@ def syntax_caption(result: SyntaxResult, score: RelationScore, model: str, own: 
     readings, (source, target) = result.readings, score.relation.ends(score.reverse)
     causal = " A causal model attends only to earlier words, so only these are asked for."
     left_out = f" {readings.left_out} sentences are left out: the model knows too few of their words, or cuts them."
+    few = sum(one is None for one in result.scores)
+    unjudged = f" {plural(few, 'relation')} with fewer than {MIN_QUERIES} instances {'is' if few == 1 else 'are'} not judged."
     return (
         f"{model}, {len(readings.sentences)} sentences {'annotated by hand for this page' if own else 'of your file'}. "
         f"Q are the {score.count} instances of the {source}; "
@@ -248,7 +251,7 @@ def syntax_caption(result: SyntaxResult, score: RelationScore, model: str, own: 
         f"the best fixed offset is at least as good. The best of {sum(readings.heads)} heads would be chosen on the "
         "sentences that measure it; so the table chooses head and offset on the even sentences, measures them on the "
         "odd ones, and the other way round. The interval is Wilson's."
-        f"{causal if readings.kind == 'causal' else ''}{left_out if readings.left_out else ''}"
+        f"{causal if readings.kind == 'causal' else ''}{left_out if readings.left_out else ''}{unjudged if few else ''}"
     )
 
 
@@ -272,14 +275,13 @@ def sentence_labels(result: SyntaxResult, queries: Mapping[int, Sequence[Query]]
 
 def syntax_fact(readings: SyntaxReadings, score: RelationScore, head: Head) -> str:
     source, target = score.relation.ends(score.reverse)
-    best, low, high = score.held_out_share
-    offset = float(score.offset_hits.mean(-1).max())
+    (best, low, high), (_, hits) = score.held_out_share, score.offset_held_out
     return (
         f"From the {source}, the word from which :primary[**{readings.name(head)}**] takes most is the "
-        f"**{target}** in **{percent(float(score.accuracy[head]))}** of {score.count} cases. The best fixed offset, the word "
-        f"{offset_text(score.best_offset)}, is right in {percent(offset)}. Chosen on one half of the sentences and "
-        f"measured on the other, the best head reaches **{percent(best)}**, with a 95 % interval from "
-        f"{percent(low)} to {percent(high)}."
+        f"**{target}** in **{percent(float(score.accuracy[head]))}** of {score.count} cases. Chosen on one half of the "
+        f"sentences and measured on the other, the best head reaches **{percent(best)}**, with a 95 % interval from "
+        f"{percent(low)} to {percent(high)}, and the best fixed offset, the word {offsets_text(score)}, "
+        f"{percent(float(hits.mean()))}."
     )
 
 
@@ -292,11 +294,14 @@ def syntax_latex(score: RelationScore, head: Head) -> str:
 
 
 def syntax_rows(result: SyntaxResult) -> list[list[str]]:
-    """A row a relation and direction: the heads chosen on either half, their accuracy and that of the best offset."""
+    """A row a relation and direction that is judged, those of the file's own first.
+
+    It has the heads chosen on either half, their accuracy, and the offsets chosen likewise.
+    """
+    named = zip(result.names, result.scores, strict=True)
+    own_first = sorted(named, key=lambda row: row[1] is not None and row[1].relation in RELATIONS)
     return [
-        [name, "fewer than 10", *"–––––"]
-        if score is None
-        else [
+        [
             name,
             str(score.count),
             ", ".join(dict.fromkeys(map(result.readings.name, score.held_out[0]))),
@@ -305,10 +310,11 @@ def syntax_rows(result: SyntaxResult) -> list[list[str]]:
                 f"{percent(best[1])} to {percent(best[2])}",
                 {", low, %": 100 * best[1], ", high, %": 100 * best[2]},
             ),
-            offset_text(score.best_offset),
-            percent(float(score.offset_held_out.mean())),
+            offsets_text(score),
+            percent(float(score.offset_held_out[1].mean())),
         ]
-        for name, score in zip(result.names, result.scores, strict=True)
+        for name, score in own_first
+        if score is not None
     ]
 
 
@@ -332,9 +338,10 @@ def syntax_csv(result: SyntaxResult) -> bytes:
     )
 
 
-def offset_text(offset: int) -> str:
-    side = "after" if offset > 0 else "before"
-    return f"just {side}" if abs(offset) == 1 else f"{abs(offset)} {side}"
+def offsets_text(score: RelationScore) -> str:
+    """The offsets that are chosen on either half, one where they are the same."""
+    sides = [f"{abs(one)} {'after' if one > 0 else 'before'}" for one in score.offset_held_out[0]]
+    return " or ".join(dict.fromkeys(one.replace("1 ", "just ", one[:2] == "1 ") for one in sides))
 
 
 def first_query(scores: RepeatScores, test: int) -> int:
@@ -491,15 +498,15 @@ for head, one in scores.head_roles.items():
 def syntax_cell(score: RelationScore) -> Cell:
     numbers = {
         "score.accuracy": score.accuracy,
-        "score.offset_hits.mean(-1)": score.offset_hits.mean(-1),
         "score.best": score.best,
-        "score.best_offset": score.best_offset,
+        "score.offset_held_out[0]": score.offset_held_out[0],
+        "score.offset_held_out[1].mean()": score.offset_held_out[1].mean(),
     }
     return Cell(
-        "The best head, and the best fixed offset.",
+        "The best head, and the best fixed offset of either half on the other.",
         """
 print(score.relation.name(score.reverse), score.best, score.accuracy.max())
-print(score.best_offset, score.offset_hits.mean(-1).max())
+print(score.offset_held_out[0], score.offset_held_out[1].mean())
 """,
         results=numbers,
     )

@@ -45,6 +45,7 @@ from tests.pages.app import (
     assert_says,
     assert_script,
     csv_rows,
+    everything,
     open_at,
     page_cases,
     query_value,
@@ -102,7 +103,11 @@ test_what_it_says = page_cases(
         ),
         "a relation, a head and a sentence": Case(
             SYNTAX | {RELATION: "Verb → object", WORD_HEAD: "L2·H0", SENTENCE: "5"},
-            ["from which L2·H0 takes most"],
+            [
+                "from which L2·H0 takes most",
+                "misses a target in sentence 5",
+                "finds each target in sentence",
+            ],
             controls={WORD_HEAD: "L2·H0", SENTENCE: "5"},
         ),
         "another relation has its best head": Case(
@@ -211,7 +216,8 @@ def test_the_csv_of_syntax_has_every_relation():
     assert len({row["relation"] + row["direction"] for row in values}) * 72 == len(values)
     queries = queries_by_sentence(result, score, (3, 1))
     right = [[query.right for query in each] for each in queries.values()]
-    assert [all(each) for each in right] == sorted(all(each) for each in right)
+    verdicts = [all(each) for each in right]
+    assert verdicts[0] and verdicts[1:] == sorted(verdicts[1:]), "a success, the failures, the rest"
     assert (one["instances"], one["hits"]) == (str(sum(map(len, right))), str(sum(map(sum, right))))
     # The targets of a sentence's queries are drawn as such
     sentence, first = next(iter(queries.items()))
@@ -219,6 +225,23 @@ def test_the_csv_of_syntax_has_every_relation():
     html = charts.query_lines(parse, np.full((len(parse.words),) * 2, 0.125), first, "light")
     targets = sum(len(query.targets) for query in first)
     assert html.count('class="target"') == targets and "0.13" in html
+
+
+def test_labels_of_one_s_own_have_one_number_and_come_first(tmp_path, monkeypatch):
+    monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path))
+    # In even sentences the capital stands before its country, in odd ones behind it
+    texts = [
+        "# text = Paris lies in France\n1\t4\tcapital",
+        "# text = France has Paris\n3\t1\tcapital",
+    ]
+    app = open_at("head_roles", **SYNTAX, **{page.FILE: reading.put("\n\n".join(texts * 6))})
+    text = everything(app)
+    assert app.selectbox(key=RELATION).value == "capital: first → second"
+    assert "the word 3 after or 2 before, 0 %" in text and "3 after or 2 before0 %" in text
+    assert (
+        "fewer than 10–" not in text and "12 relations with fewer than 10 instances are not" in text
+    )
+    assert "`1 4 capital`" in text
 
 
 def test_file_of_one_s_own_waits_for_press_and_is_measured(tmp_path, monkeypatch):
