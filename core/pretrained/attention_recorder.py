@@ -832,7 +832,7 @@ def state_note(model: Any, calls: Sequence[AttentionCall]) -> str | None:
         else ""
     )
     return (
-        f"Layers without softmax ({which}) have weights that may be negative, in rows that do not sum to 1: roles, "
+        f"State layers, without softmax ({which}), have weights that may be negative, in rows that do not sum to 1: roles, "
         "rollout, flow and similar heads count them by size, |w| / Σ|w|. Their gates and norms come after these "
         f"weights.{means}"
     )

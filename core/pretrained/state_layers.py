@@ -44,9 +44,10 @@ class Kernel:
         return "c" in self.axes
 
 
+GROUPS = "H: groups of channels"  # of kernels by channel, whose maps are no heads
 DELTA = Kernel("a gated delta rule", "value", "bthd", "initial_state:bhkd")
-CONVOLUTION = Kernel("a short convolution", "hidden_states", "bct", constant="bias")
-MAMBA, MAMBA2 = (f"a selective state space ({name})" for name in ("Mamba", "Mamba-2"))
+CONVOLUTION = Kernel(f"a short convolution ({GROUPS})", "hidden_states", "bct", constant="bias")
+MAMBA, MAMBA2 = (f"a selective state space ({name})" for name in (f"Mamba; {GROUPS}", "Mamba-2"))
 LIGHTNING = "lightning attention (linear)"  # its code is no function: see `decayed_products`
 SCAN = "mamba_selective_scan"
 # By the names of the library's functions, of a method and of the forward pass of a module.
@@ -64,8 +65,12 @@ KERNELS: Mapping[str, Kernel] = {
     "mamba2_selective_state_update": Kernel(MAMBA2, "hidden_states", "bhd", "state:bhdn", "z"),
     SCAN: Kernel(MAMBA, "hidden_states", "bct", gate="z"),
     "mamba_selective_state_update": Kernel(MAMBA, "hidden_states", "bc", "state:bcn", "z"),
-    "rwkv_linear_attention": Kernel("a decaying average (RWKV)", "value", "btc", "state:bc"),
-    "_rnn_scan": Kernel("a gated linear recurrence", "hidden_states", "btc", "recurrent_states:bc"),
+    "rwkv_linear_attention": Kernel(
+        f"a decaying average (RWKV; {GROUPS})", "value", "btc", "state:bc"
+    ),
+    "_rnn_scan": Kernel(
+        f"a gated linear recurrence ({GROUPS})", "hidden_states", "btc", "recurrent_states:bc"
+    ),
     "xLSTMBackend": Kernel("a matrix memory (mLSTM)", "value", "bhtd", "c_initial:bhkd"),
     "causal_conv1d_fn": CONVOLUTION,
     "causal_conv1d_update": replace(CONVOLUTION, state="conv_state:bck"),

@@ -393,8 +393,8 @@ def twice(
         f"{number(circuit.previous)} from the token before, and the last query of {second} takes "
         f"{number(circuit.answer)} from “{word}”. With text B in the keys of {second} from all earlier heads at once, "
         f"{percent(every)} of the difference goes; from {most} alone, the most of one head, {percent(alone[most])}"
-        f"{others if alone[most] < every / 2 else ''}. In three models of these sizes with random weights, no measured path moves "
-        f"the lead by more than {number(least)} logits."
+        f"{others if alone[most] < every / 2 else ''}. In three models of these sizes with random weights, no measured path "
+        f"moves the lead by more than {number(least)} logits."
     )
 
 
@@ -481,7 +481,7 @@ def missing_layers(circuits: Circuits) -> str:
     numbers = {one.number for one in circuits.heads}
     missing = [f"L{one}" for one in range(max(numbers)) if one not in numbers]
     return (
-        f"Not here: {', '.join(missing)}. They have no softmax of queries and keys, whose matrices this page reads."
+        f"Left out: {', '.join(missing)}, which have no softmax of queries and keys, whose matrices this page reads."
         if missing
         else ""
     )

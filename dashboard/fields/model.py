@@ -1268,7 +1268,7 @@ class WeightFields(Fields):
         Layers without softmax are named and left out; None where there is no other.
         """
         ref, kind, trace = chosen.ref, self.kind, self.trace
-        left_out = f"Left out, as they have no softmax of queries and keys: {'; '.join(state_lines(trace))}."
+        left_out = f"Left out: state layers, which have no softmax of queries and keys: {'; '.join(state_lines(trace))}."
         if not self.heads:
             st.info(plain(f"{left_out} Take a model with attention."))
             return None
@@ -1309,8 +1309,8 @@ def weight_link(
     if item.state:
         st.caption(
             plain(
-                f"{item.layer_name} is {item.state}, without softmax: a weight is how much of the key's value the layer's "
-                f"state gives to the query, with its sign. It has no queries and keys to take apart."
+                f"{item.layer_name} is a state layer, {item.state}, without softmax: a weight is how much of the key's value "
+                f"the layer's state gives to the query, with its sign. It has no queries and keys to take apart."
             )
         )
         return

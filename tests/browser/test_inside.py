@@ -154,7 +154,7 @@ def test_a_state_layer_is_drawn_signed_and_named(page: Page, tmp_path):
     row, key = np.unravel_index(weights.argmin(), weights.shape)
     grid, head = open_heads(page, f"?head=0.1&inside%3Amodel={folder}")
     expect(grid).to_contain_text(
-        "Without softmax: L0, L1, L3: a gated delta rule. Purple is negative"
+        "State layers, without softmax: L0, L1, L3: a gated delta rule. Purple is negative"
     )
     expect(head.locator(".title")).to_have_text("L0·H1, a gated delta rule")
     expect(head.locator(".low")).to_have_text(re.compile("^−0[.]"))

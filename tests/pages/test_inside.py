@@ -217,13 +217,13 @@ SAYS: list[tuple[str, str, dict[str, str], tuple[str, ...], tuple[str, ...]]] = 
     *(("pretrained", model, {}, (f"{model}, ", " takes "), ("The link says",))
       for model in ("numbers", "induction", "only-attention")),
     ("pretrained", "digits", {}, ("digits, ", " takes ", "2,1 is in row 2, column 1"), ()),
-    *((page, "mamba", {}, ("Layers without softmax (L0–1: a selective state space (Mamba))",), ())
+    *((page, "mamba", {}, ("State layers, without softmax (L0–1: a selective state space (Mamba; H: groups",), ())
       for page in ("pretrained", "evidence", "head_roles")),
-    ("inside_weight", "mamba", {}, ("Left out, as they have no softmax", "Take a model with attention"), ()),
+    ("inside_weight", "mamba", {}, ("Left out: state layers, which have no softmax", "Take a model with attention"), ()),
     ("circuits", "mamba", {}, ("has no attention whose matrices can be read",), ()),
-    ("lens", "mamba", {}, ("mamba, ", "L1 is a selective state space", "is the likeliest from L1 on"), ()),
+    ("lens", "mamba", {}, ("mamba, ", "L1 is a state layer, a selective state space", "is the likeliest from L1 on"), ()),
     ("lens", "mamba", {"lens:view": "Who wrote it"}, ("Sum of all ",), ("in its own code",)),
-    ("generate", "mamba", {}, ("Layers without softmax", "5 samples give"), ()),
+    ("generate", "mamba", {}, ("State layers, without softmax", "5 samples give"), ()),
     ("pretrained", "big_bird_sparse", {}, ("original", "open that folder"), ()),
     ("inside_weight", "", {"head": "9.1", "cell": "1.1"}, ("0.0 to 5.11", "In head L3·H1, the query the"), ()),
     ("inside_weight", "", {"head": "1.1", "cell": "99.1"}, ("0.0 to 15.15", "In head L1·H1, the query"), ()),
@@ -693,7 +693,8 @@ def test_pages_call_layers_by_the_model_s_numbers(hybrid, page, link, some):
 def test_patching_says_which_layers_have_no_softmax(hybrid):
     link = {"inside:model": hybrid, "two_models:mode": "Two texts", "inside:text": "xx qq"}
     app = open_at("two_models", **link, **{f"two_models:text:{hybrid}": "xx zz"})
-    assert "Layers without softmax (L0–1, 3: a short convolution)" in page_text(app)
+    said = "State layers, without softmax (L0–1, 3: a short convolution (H: groups of channels))"
+    assert said in page_text(app)
 
 
 def test_text_b_follows_text_a_until_a_person_writes_it():

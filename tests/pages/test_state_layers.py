@@ -1,5 +1,7 @@
 """Models with layers without softmax, a hybrid and one of nothing else, on every page that draws a model's maps."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -31,7 +33,7 @@ def opened(folders, monkeypatch):
 
 WHICH = {
     HYBRID: "(L0–1, 3: a gated delta rule)",
-    STATE: "(L0–1: a selective state space (Mamba))",
+    STATE: "(L0–1: a selective state space (Mamba; H: groups of channels))",
 }
 
 
@@ -48,6 +50,14 @@ def test_a_page_opens(page, family, opened):
     assert everything(opened(page, family))
 
 
+def test_both_pages_count_the_same_heads(folders, opened):
+    save_small("lfm2", folders / "lfm2")  # three layers of 8 groups, two of 4 heads
+    for page in ("pretrained", "head_roles"):
+        app = opened(page, "lfm2")
+        counts = re.findall(r"(?<=[a-z] )\d+(?=</span>)", everything(app))
+        assert sum(map(int, counts)) == 32 and "a short convolution (H: groups" in everything(app)
+
+
 def test_a_state_head_is_drawn_with_its_sign(opened, folders):
     whole = read(load_folder(folders / HYBRID, ""), ModelInputs(SENTENCE)).trace.map(0).weights
     weights, sizes = whole[1], np.abs(whole)
@@ -58,7 +68,10 @@ def test_a_state_head_is_drawn_with_its_sign(opened, folders):
     own = np.mean([row[at] / row.sum() for one in sizes for at, row in enumerate(one)])
     assert f"Over all heads and rows, L0 reads {share_text(own)} of its weight, by size" in text
     assert "the mean size of the weights in its row is" in text
-    assert "L0 is a gated delta rule, without softmax: a weight is how much of the" in text
+    assert (
+        "L0 is a state layer, a gated delta rule, without softmax: a weight is how much of the"
+        in text
+    )
     sent = " ".join(one.proto.json for one in app.get("bidi_component"))
     assert "L0, L1, L3: a gated delta rule" in sent and '"bySize": true' in sent
     pictures = pictures_of(app)
@@ -84,8 +97,11 @@ def test_pages_of_queries_and_keys_name_what_they_leave_out(opened):
     for head, shown in (("0.1", "In head L"), ("2.0", "In head L2·H0")):
         app = opened("inside_weight", HYBRID, head=head)  # that of a state layer opens another
         text, heads = everything(app), app.selectbox(key="inside_weight:head").options
-        assert "Left out, as they have no softmax of queries and keys: L0, L1, L3: a gated" in text
+        assert (
+            "Left out: state layers, which have no softmax of queries and keys: L0, L1, L3: a gated"
+            in text
+        )
         assert shown in text and {name[:2] for name in heads} == {"L2", "L4"}
-    assert "Not here: L0, L1, L3." in everything(opened("circuits", HYBRID))
+    assert "Left out: L0, L1, L3, which have no softmax" in everything(opened("circuits", HYBRID))
     assert "Take a model with attention." in everything(opened("inside_weight", STATE))
     assert "has no attention whose matrices can be read" in everything(opened("circuits", STATE))

@@ -196,7 +196,7 @@ def small(kind, **changes):
             (
                 family,
                 tuple(range(count)),
-                (f"Layers without softmax ({which}: ", does, "may be negative"),
+                (f"State layers, without softmax ({which}: ", does, "may be negative"),
                 "causal",
             )
             for family, (count, which, does) in HYBRIDS.items()

@@ -114,7 +114,7 @@ function gridText(view) {
   const texts = view.width < 400 ? ["Layers down (0 first), heads across. Tap a head."] : [];
   const { pooled, high, ends } = view.gridInfo;
   if (pooled) texts.push(`Each pixel is a mean over cells; full colour at ${scaleEnd(high)} or more.`);
-  if (view.states?.length) texts.push(`Without softmax: ${view.states.join("; ")}.`);
+  if (view.states?.length) texts.push(`State layers, without softmax: ${view.states.join("; ")}.`);
   if (ends?.some((end) => end?.[0] < 0)) texts.push("Purple is negative, green positive: full colour at a layer's largest.");
   return texts.join(" ");
 }
