@@ -177,7 +177,6 @@ def explore(ref: lab.ModelRef) -> None:
             "No head comes after another here, or none reads by one matrix, so there is no composition to draw."
         )
     else:
-        results["scores"] = lab.computed(study.pair_scores, circuits, kind)
         compositions(controls, kind, head)
     if (paths := paths_section(ref)) is not None:
         results["paths"] = paths

@@ -646,7 +646,8 @@ def repeats(scores: head_tests.RepeatScores, test: int, head: Head, of: object) 
         "test_head",
         f"Layers by heads, each with its score in the test {head_tests.TESTS[test].name}",
     )
-    query = draw.first_query(scores, test)
+    special = scores.example.lines(scores.kind)[0].special
+    query = int(head_tests.TESTS[test].cells(special)[0][0])
     with right:
         head_map(
             scores.example.trace.of(scores.kind),

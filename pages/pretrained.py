@@ -5,12 +5,12 @@ from functools import partial
 from itertools import pairwise
 from typing import Any, Literal, get_args
 
-import numpy as np
 import streamlit as st
 
 import dashboard.page as lab
 from core.interpret import map_transform, trace as analysis
 from core.interpret.activations import PARTS, Part, activation_bytes, activations_file
+from core.interpret.evidence import telling_cell
 from core.pretrained import Line, Reading, read
 from dashboard.draw import pretrained as draw
 
@@ -267,24 +267,22 @@ def figures(
         lab.write_pair("pin", None)
     view = view_of(chosen, controls)
     trace = view.trace
-    first = Controls.head.shown(
-        now,
-        chosen.ref,
-        {head: (controls.kind, head) for head in np.ndindex(*trace.shape)},
-        map_transform.first_head(
-            view, analysis.COREFERENCE if chosen.ref == lab.EMBEDDED else None
-        ),
-    )
+    heads: dict[lab.Pair, tuple[analysis.Kind, lab.Pair]] = {  # layers may differ in their number
+        (layer, head): (controls.kind, (layer, head))
+        for layer, item in enumerate(trace.maps)
+        for head in range(len(item.weights))
+    }
+    usual, _ = telling_cell(controls.reading, controls.kind).at
+    first = Controls.head.shown(now, chosen.ref, heads, usual)
     pins, bad_pin = lab.read_pairs("pin", (len(view.rows), len(view.columns)))
     if bad_pin:
         st.warning(bad_pin)
     left, right = st.columns([1.05, 1], gap="large")
     with left:
         layers, count = trace.shape
-        heads = sum(len(item.weights) for item in trace.maps)  # fewer where layers differ
         if roles:  # a key that a phone shows before the grid
             measured = lab.inputs_of(chosen.ref, chosen.inputs, controls.kind).name
-            lab.role_line(roles, heads, measured)
+            lab.role_line(roles, len(heads), measured)
         skeleton = st.skeleton(height=56) if roles is None else None  # the line of roles
         several = len(controls.reading.trace.kinds) > 1
         of = f" of {lab.KINDS[controls.kind].lower()} attention" if several else ""
@@ -298,15 +296,21 @@ def figures(
             roles=roles or {},
             link="pretrained",
             fact=f"{layers} layers of {count} heads{of}"
-            if heads == layers * count
-            else f"{layers} layers, {heads} heads{of}",
+            if len(heads) == layers * count
+            else f"{layers} layers, {len(heads)} heads{of}",
         )
     # One head in the chosen order, by the last pin
     pin = next(reversed(map_transform.shown_pins(view, pins)), None)
     ranked = lab.computed(
         map_transform.in_order, view, picked.layer, picked.head, controls.order, pin
     )
-    row, _ = map_transform.default_row(ranked, picked.layer, picked.head)
+
+    def telling(head: lab.Pair) -> lab.Pair:
+        """The head's most telling cell, as on the pages of one weight; the first where that is hidden."""
+        _, cell = telling_cell(controls.reading, controls.kind, head).at
+        return ranked.transform.shown_cell(cell) or (0, 0)
+
+    row, _ = telling((picked.layer, picked.head))
     item = ranked.trace.map(picked.layer)
     one = lab.attention_view(
         ranked.trace,
@@ -327,15 +331,14 @@ def figures(
     if roles is not None:  # else the page runs again with the same link
         save_picks(chosen.ref, ranked, one, first, pins, controls)
     head, item = (one.layer, one.head), ranked.trace.map(one.layer)
-    row, key = one.pin or (map_transform.default_row(ranked, *head)[0], None)
+    row, key = one.pin or telling(head)
     others = lab.computed(analysis.similar_heads, trace, head)
     as_python(view, ranked, head, row, others)
     with right:
         lab.fact(draw.head_fact(ranked.trace, *head, row, key))
         if sentence := draw.pins_fact(item, one.head, one.pins):
             st.caption(sentence)
-        column = int(item.weights[one.head, row].argmax()) if key is None else key
-        lab.weight_link(chosen, controls.kind, head, ranked.transform.source_cell((row, column)))
+        lab.weight_link(chosen, controls.kind, head, ranked.transform.source_cell((row, key)))
         whole = controls.reading.trace.of(controls.kind).map(head[0])  # hidden keys included
         if whole.state:
             st.caption(draw.layer_text(whole))

@@ -620,18 +620,6 @@ class Composer:
         return written, written.norm(dim=-1, keepdim=True).repeat(copies, 1, 1) * drawn
 
 
-def compositions(
-    heads: Sequence[HeadMatrices],
-) -> dict[tuple[CompositionKind, int, int], Float[Tensor, "H I"]]:
-    """Compositions less the random level, by kind and by the indices of the earlier and the later attention."""
-    composer = Composer(heads)
-    return {
-        (kind, earlier, later): score
-        for later in range(len(heads))
-        for (kind, earlier), score in composer.into(later).scores.items()
-    }
-
-
 def random_composition(size: int) -> float:
     """The composition of matrices that have nothing to do with each other: 1/√C, the root of its mean square.
 
@@ -767,11 +755,6 @@ def measure_circuits(weights: HeadWeights) -> Circuits:
     composer = Composer(weights.heads)
     measures = [measure_attention(weights, composer, row) for row in range(len(weights.heads))]
     return Circuits(weights.heads, weights.vocabularies, tuple(measures))
-
-
-def pair_scores(circuits: Circuits, kind: CompositionKind) -> Float[np.ndarray, " N"]:
-    """The compositions of one kind of all pairs of heads, less the random level, the strongest first."""
-    return np.array([edge.score for edge in circuits.pairs[kind]])
 
 
 def default_head(circuits: Circuits) -> Head:

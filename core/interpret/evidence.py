@@ -708,13 +708,13 @@ class Cell:
         return (self.layer, self.head), (self.query, self.key)
 
 
-def telling_cell(reading: Reading, trace: AttentionTrace, head: Head | None = None) -> Cell:
+def telling_cell(reading: Reading, kind: Kind, head: Head | None = None) -> Cell:
     """The cell whose weight is nearest to 2/3, between two words that are not neighbours; of all cells if none is.
 
     A weight of 2/3 is the largest of its row and leaves some for other keys. Only `head` is searched; without one all
     heads are, except in the embedded model, where it is the head that links a pronoun to its noun.
     """
-    rows, columns = reading.lines(trace.maps[0].kind)
+    trace, (rows, columns) = reading.trace.of(kind), reading.lines(kind)
     # Words of two letters or more, or patches of a picture
     down, across = (
         np.array(
@@ -726,20 +726,21 @@ def telling_cell(reading: Reading, trace: AttentionTrace, head: Head | None = No
         for line in (rows, columns)
     )
     eligible = down[:, None] & across
-    if trace.maps[0].kind != "cross":
+    if kind != "cross":
         words = np.array([-1 if word is None else word for word in rows.word])
         eligible &= np.abs(words[:, None] - words) >= MIN_DISTANCE
     if not eligible.any():
         eligible = np.ones_like(eligible)
-    distances = [
-        # a layer without softmax has no queries and keys
-        np.where(eligible, np.abs(item.shares - TARGET_WEIGHT), 1.0) + bool(item.state)
-        for item in trace.maps
-    ]
     if head is None and trace.source == MINILM:
         head = COREFERENCE
+    distances = {
+        # a layer without softmax has no queries and keys
+        layer: np.where(eligible, np.abs(item.shares - TARGET_WEIGHT), 1.0) + bool(item.state)
+        for layer, item in enumerate(trace.maps)
+        if head is None or layer == head[0]
+    }
     if head is None:
-        layer = int(np.argmin([one.min() for one in distances]))
+        layer = min(distances, key=lambda layer: distances[layer].min())
         head = layer, int(np.argmin(distances[layer].min((1, 2))))
     query, key = np.unravel_index(int(distances[head[0]][head[1]].argmin()), eligible.shape)
     return Cell(*head, int(query), int(key))

@@ -344,9 +344,6 @@ def place_on_grid(
 Pair = tuple[int, int]
 Order = Literal["text", "keys", "queries", "both"]
 
-SEARCHED = 24  # rows of a long text, in search for the most telling row
-NEAR = 2  # positions: a weight on a neighbour is no news
-
 
 @dataclass(frozen=True, eq=False)
 class TraceView:
@@ -361,17 +358,6 @@ class TraceView:
     def hides(self) -> bool:
         """Whether some keys are hidden, so that rows were divided by what is left."""
         return sum(map(len, self.transform.columns)) < len(self.columns)
-
-    def ordinary(self) -> tuple[np.ndarray, np.ndarray]:
-        """Which rows and columns hold a token that is not special."""
-        rows, columns = (
-            np.array([not all(line.special[index] for index in group) for group in groups])
-            for line, groups in (
-                (self.rows, self.transform.rows),
-                (self.columns, self.transform.columns),
-            )
-        )
-        return rows, columns
 
 
 def view_of(
@@ -415,35 +401,6 @@ def in_order(view: TraceView, layer: int, head: int, order: Order, pin: Pair | N
         tuple(view.transform.columns[key] for (key,) in across),
     )
     return replace(view, trace=replace(view.trace, maps=tuple(maps)), transform=ranked)
-
-
-def default_row(view: TraceView, layer: int, head: int) -> tuple[int, float]:
-    """The row to read first, and its reason: most weight on one ordinary key that is no neighbour of the query."""
-    item, (rows, columns) = view.trace.map(layer), view.ordinary()
-    candidates = np.flatnonzero(rows) if rows.any() else np.arange(len(rows))
-    candidates = candidates[:: -(-len(candidates) // SEARCHED)]
-    weights = item.shares[head, candidates].copy()
-    weights[:, ~columns] = -1.0
-    if item.kind != "cross":
-        own = np.array([view.transform.rows[row][0] for row in candidates])
-        keys = np.array([group[0] for group in view.transform.columns])
-        weights[np.abs(own[:, None] - keys) < NEAR] = -1.0
-    row, _ = np.unravel_index(weights.argmax(), weights.shape)
-    return int(candidates[row]), float(weights.max())
-
-
-def first_head(view: TraceView, prefer: Pair | None) -> Pair:
-    """The preferred head where it exists, else the one with the most telling row."""
-    if prefer and all(one < size for one, size in zip(prefer, view.trace.shape, strict=True)):
-        return prefer
-    return max(
-        (
-            (layer, head)
-            for layer, item in enumerate(view.trace.maps)
-            for head in range(len(item.weights))
-        ),
-        key=lambda at: default_row(view, *at)[1],
-    )
 
 
 def shown_pins(view: TraceView, own: Sequence[Pair]) -> list[Pair]:

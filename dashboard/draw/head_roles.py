@@ -344,11 +344,6 @@ def offsets_text(score: RelationScore) -> str:
     return " or ".join(dict.fromkeys(one.replace("1 ", "just ", one[:2] == "1 ") for one in sides))
 
 
-def first_query(scores: RepeatScores, test: int) -> int:
-    queries, _ = TESTS[test].cells(scores.example.lines(scores.kind)[0].special)
-    return int(queries[0])
-
-
 def repeats_fact(scores: RepeatScores, test: int, head: Head) -> str:
     best, others = scores.ranked(test)[0], ""
     if not scores.passes[test][best]:

@@ -1274,7 +1274,7 @@ class WeightFields(Fields):
             return None
         shape, key = trace.maps[0].weights.shape[1:], f"{self.page_key}:map"
         head = current_head_of(ref, kind, trace.shape)
-        usual = telling_cell(self.reading, trace, head if head in self.heads.values() else None)
+        usual = telling_cell(self.reading, kind, head if head in self.heads.values() else None)
         heads = {head: (kind, head) for head in self.heads.values()}
         linked = self.shown.shown((ref, kind), ref, heads, usual.at[0])
         pair = self.cell.pinned((shape[0], shape[1]), (ref, chosen.inputs, kind)) or usual.at[1]

@@ -18,7 +18,6 @@ from core.interpret.circuits import (
     Composer,
     HeadMatrices,
     Vocabularies,
-    compositions,
     copying_scores,
     effective_rank,
     norm_gain,
@@ -1106,6 +1105,16 @@ def test_random_directions_are_the_same_each_time(monkeypatch):
     for numbers, copies in ((1, 1), (2 * written.numel(), 2), (2 * written.numel() - 1, 1)):
         monkeypatch.setattr("core.interpret.circuits.MAX_NUMBERS", numbers)
         assert Composer(layers).into(1).pairs["K"] == copies * 9
+
+
+def compositions(heads):
+    """By kind and by the indices of the earlier and the later attention."""
+    composer = Composer(heads)
+    return {
+        (kind, earlier, later): score
+        for later in range(len(heads))
+        for (kind, earlier), score in composer.into(later).scores.items()
+    }
 
 
 def test_cross_attention_composes_with_both_sides():

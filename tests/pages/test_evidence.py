@@ -369,8 +369,7 @@ def test_what_is_carried_adds_up_to_the_head_s_output():
 def test_the_telling_cell_is_between_words_far_apart():
     given = ModelInputs("nine thousand three hundred and twelve ; forty-seven")
     reading = reading_of(ModelRef("lab", "numbers"), given)
-    cross = reading.trace.of("cross")
-    cell = telling_cell(reading, cross)
+    cross, cell = reading.trace.of("cross"), telling_cell(reading, "cross")
     assert 0.5 < cross.head(cell.layer, cell.head)[cell.query, cell.key] < 0.8
 
 
@@ -424,8 +423,13 @@ def test_each_carrier_of_names_raises_the_answer():
 def test_heads_that_share_the_work_are_not_called_the_same():
     circuits = circuits_of("only-attention")
     circuit = wiring.induction_circuit(load_lab_model("only-attention"))
-    words = circuits_draw.twice(circuits, replace(circuit, patched=((0, 1), (1, 2))))
-    assert "several heads share" in words and "same two" not in words
+    other, keys = replace(circuit, patched=((0, 1), (1, 2))), {"L0·H1": 0.02, "L0·H2": 0.001}
+    words = circuits_draw.twice(circuits, other, (keys, 0.43), 0.02)
+    assert "is another pair" in words and "same two" not in words
+    assert (
+        "from L0·H1 alone, the most of one head, 2\N{NO-BREAK SPACE}%: the other heads make up"
+        in words
+    )
 
 
 def test_a_composition_is_one_number_in_all_sentences():
@@ -433,9 +437,13 @@ def test_a_composition_is_one_number_in_all_sentences():
     edge, level = circuits.pairs["K"][0], circuits.random_level
     value = f"{edge.score + level:.2f}"
     circuit = wiring.induction_circuit(load_lab_model("only-attention"))
-    assert f"({value})" in circuits_draw.twice(circuits, circuit)
+    words = circuits_draw.twice(circuits, circuit, ({"L0·H2": 0.26}, 0.32), 0.02)
+    assert f"({value})" in words and "make up" not in words
     assert f"({value})" in circuits_draw.reads_text(circuits, edge.target)
-    assert f"**{value}**" in circuits_draw.edges_fact(circuits, "K")
+    assert f"**{value}**" in circuits_draw.edges_fact(circuits, "K", edge.target)
+    *_, other = (one for one in circuits.edges("K") if one.target != edge.target)
+    fact = circuits_draw.edges_fact(circuits, "K", other.target)  # that is in colour
+    assert f":primary[**{circuits.name(other.target)}**]" in fact and f"has most, {value}" in fact
     assert value in " ".join(circuits_draw.equations(circuits, edge.target, {"K": edge}))
     (line, *_) = circuits_draw.graph(circuits, [edge], edge.target, "light")["layer"][0]["data"][
         "values"

@@ -1,6 +1,7 @@
 """The pages Pretrained, Two models and Use a model without a browser, and what they say of maps that are known."""
 
 import json
+import re
 import shutil
 import tempfile
 from dataclasses import replace
@@ -20,9 +21,7 @@ from core.interpret.evidence import Effect, Question, ablate_heads
 from core.interpret.map_transform import (
     MapTransform,
     TraceView,
-    default_row,
     even,
-    first_head,
     in_order,
     shown_pins,
     token_transform,
@@ -63,6 +62,7 @@ from tests.pages.app import (
     app_at,
     assert_says,
     assert_script,
+    everything,
     html_text,
     open_at,
     own_paths,
@@ -257,21 +257,22 @@ def test_an_order_keeps_the_pin_on_its_cell(pin):
     assert ranked.transform.source_cell(cell) == (3, 5)
 
 
-def test_the_row_to_read_first_looks_far_and_at_a_word():
-    weights = np.zeros((1, 1, 8, 8), np.float32)
-    weights[..., 0] = 1.0  # everyone rests on [CLS]
-    weights[0, 0, 5] = [0.1, 0, 0, 0, 0, 0.9, 0, 0]  # on itself: no news
-    weights[0, 0, 3] = [0.4, 0.6, 0, 0, 0, 0, 0, 0]  # two places away is far
-    weights[0, 0, 6] = [0.9, 0, 0, 0, 0, 0.1, 0, 0]
-    assert default_row(seen_by({}, traced(weights)), 0, 0) == (3, pytest.approx(0.6))
-
-
-def test_head_to_begin_with_is_most_telling_or_preferred():
-    weights = np.stack([item.weights for item in a_trace().maps])
-    weights[1, 1, 6] = [0, 0.99, 0, 0, 0, 0.01, 0, 0]
-    seen = seen_by({}, traced(weights))
-    first = [first_head(seen, prefer) for prefer in (None, (0, 1), (3, 1))]
-    assert first == [(1, 1), (0, 1), (1, 1)]
+@each("model", ["induction", "writer"])
+def test_one_cell_is_the_usual_on_all_pages(model):
+    given = {"inside:model": model, "inside:text": "the dark river . we saw the dark river"}
+    app = open_at("inside_weight", **given)
+    head, query, key = (
+        app.selectbox(key=f"inside_weight:{name}").value for name in ("head", "query", "key")
+    )
+    inputs = ModelInputs(given["inside:text"])
+    item = reading_of(ModelRef("lab", model), inputs).trace.map(int(head[1]))
+    said = re.search(
+        r"In head (\S+), (.+) takes \S+ from (.+?)( and |;)",
+        everything(open_at("pretrained", **given)),
+    )
+    tokens = called(item.queries, query), called(item.keys, key)
+    assert said is not None
+    assert said.group(1, 2, 3) == (head, *(token.replace("\\", "") for token in tokens))
 
 
 def test_a_picture_is_shown():
