@@ -306,9 +306,11 @@ def figures(
     )
 
     def telling(head: lab.Pair) -> lab.Pair:
-        """The head's most telling cell, as on the pages of one weight; the first where that is hidden."""
-        _, cell = telling_cell(controls.reading, controls.kind, head).at
-        return ranked.transform.shown_cell(cell) or (0, 0)
+        """The head's most telling row, as on the pages of one weight, or the first where that is hidden, and its key."""
+        query = telling_cell(controls.reading, controls.kind, head).query
+        rows = enumerate(ranked.transform.rows)
+        row = next((index for index, group in rows if query in group), 0)
+        return row, int(ranked.trace.maps[head[0]].shares[head[1], row].argmax())
 
     row, _ = telling((picked.layer, picked.head))
     item = ranked.trace.map(picked.layer)

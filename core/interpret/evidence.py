@@ -709,7 +709,7 @@ class Cell:
 
 
 def telling_cell(reading: Reading, kind: Kind, head: Head | None = None) -> Cell:
-    """The cell whose weight is nearest to 2/3, between two words that are not neighbours; of all cells if none is.
+    """The largest weight of the row with the one nearest to 2/3, between two words that are not neighbours where some are.
 
     A weight of 2/3 is the largest of its row and leaves some for other keys. Only `head` is searched; without one all
     heads are, except in the embedded model, where it is the head that links a pronoun to its noun.
@@ -742,8 +742,8 @@ def telling_cell(reading: Reading, kind: Kind, head: Head | None = None) -> Cell
     if head is None:
         layer = min(distances, key=lambda layer: distances[layer].min())
         head = layer, int(np.argmin(distances[layer].min((1, 2))))
-    query, key = np.unravel_index(int(distances[head[0]][head[1]].argmin()), eligible.shape)
-    return Cell(*head, int(query), int(key))
+    query, _ = np.unravel_index(int(distances[head[0]][head[1]].argmin()), eligible.shape)
+    return Cell(*head, int(query), int(trace.maps[head[0]].shares[head[1], query].argmax()))
 
 
 # Measures of heads, cells and tokens, how they agree, and the answer without heads. A head is here the index of its
