@@ -130,7 +130,14 @@ def path_stream(baseline: Baseline) -> PathStream:
     """
     pretrained, model = baseline.pretrained, baseline.pretrained.model
     calls = forward(pretrained, baseline.batch, with_qkv=True)[1].calls
-    refuse = partial(_refuse, pretrained)
+
+    def refuse(condition: Any, why: str) -> None:
+        reject_if(
+            condition,
+            f"{pretrained.name} {why}, so what runs from one part to another cannot be followed here. Take a decoder with "
+            "a norm before each layer, such as GPT-2 or Llama.",
+        )
+
     refuse(not calls or len({call.kind for call in calls}) > 1, "has more than one stream")
     refuse(any(call.q is None for call in calls), "has layers without softmax")
     refuse(any(call.output is None for call in calls), "has heads whose W_O was not found")
@@ -216,14 +223,6 @@ def path_stream(baseline: Baseline) -> PathStream:
     first, _ = blocks[calls[0].kind, calls[0].layer]
     return PathStream(
         baseline, calls, numbers, senders, torch.stack(writes).detach(), read, at, networks, first
-    )
-
-
-def _refuse(pretrained: Pretrained, condition: Any, why: str) -> None:
-    reject_if(
-        condition,
-        f"{pretrained.name} {why}, so what runs from one part to another cannot be followed here. Take a decoder with "
-        "a norm before each layer, such as GPT-2 or Llama.",
     )
 
 
