@@ -550,8 +550,9 @@ def one_sentence(
         target = parse.text if lab.load_model(choice.ref).reads == "pair" else None
         reading = lab.reading_of(choice.ref, ModelInputs(parse.text, target=target))
         trace = lab.computed(head_tests.sentence_trace, reading, result, index)
-        does = "finds each target" if finds[index] else "misses a target"
-        lab.chart_title(f"{name} {does} in sentence {index + 1}")
+        lab.chart_title(
+            f"{name} {'finds each' if finds[index] else 'misses a'} target in sentence {index + 1}"
+        )
         st.html(lab.query_lines(parse, trace.head(*head), queries[index], lab.theme()))
         return reading, trace
 

@@ -298,8 +298,6 @@ def syntax_rows(result: SyntaxResult) -> list[list[str]]:
 
     It has the heads chosen on either half, their accuracy, and the offsets chosen likewise.
     """
-    named = zip(result.names, result.scores, strict=True)
-    own_first = sorted(named, key=lambda row: row[1] is not None and row[1].relation in RELATIONS)
     return [
         [
             name,
@@ -313,8 +311,9 @@ def syntax_rows(result: SyntaxResult) -> list[list[str]]:
             offsets_text(score),
             percent(float(score.offset_held_out[1].mean())),
         ]
-        for name, score in own_first
-        if score is not None
+        for own in (True, False)
+        for name, score in zip(result.names, result.scores, strict=True)
+        if score is not None and own == (score.relation not in RELATIONS)
     ]
 
 

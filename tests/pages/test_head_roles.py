@@ -22,6 +22,7 @@ from core.interpret.head_tests import (
     read_parses,
     score_relation,
     score_repeats,
+    with_relation,
 )
 from core.interpret.roles import (
     ROLES,
@@ -219,6 +220,13 @@ def test_the_csv_of_syntax_has_every_relation():
     verdicts = [all(each) for each in right]
     assert verdicts[0] and verdicts[1:] == sorted(verdicts[1:]), "a success, the failures, the rest"
     assert (one["instances"], one["hits"]) == (str(sum(map(len, right))), str(sum(map(sum, right))))
+    own = next(
+        one.name()
+        for (one, _), count in result.counts.items()
+        if count > 9 and one.source == "governor"
+    )
+    (first_row, *_), judged = draw.syntax_rows(with_relation(result, own)), draw.syntax_rows(result)
+    assert first_row[0] == own and len(judged) == sum(one is not None for one in result.scores)
     # The targets of a sentence's queries are drawn as such
     sentence, first = next(iter(queries.items()))
     parse = readings.sentences[sentence].parse
