@@ -318,7 +318,11 @@ def outputs_view(about: Generation, search: study.Search, pretrained: Pretrained
     st.caption(
         lab.plain(
             draw.conditions(
-                ref.name, search, settings, len(lab.tree_spots(tree, path, ranks)), view.note
+                pretrained.name,
+                search,
+                settings,
+                len(lab.tree_spots(tree, path, ranks)),
+                view.note,
             )
         ),
         width=460,

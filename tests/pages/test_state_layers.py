@@ -105,3 +105,8 @@ def test_pages_of_queries_and_keys_name_what_they_leave_out(opened):
     assert "Left out: L0, L1, L3, which have no softmax" in everything(opened("circuits", HYBRID))
     assert "Take a model with attention." in everything(opened("inside_weight", STATE))
     assert "has no attention whose matrices can be read" in everything(opened("circuits", STATE))
+
+
+def test_generate_names_a_folder_as_other_pages_do(opened, folders):
+    assert f"{STATE}, fp32" in (text := everything(opened("generate", STATE)))
+    assert str(folders) not in text
