@@ -135,7 +135,7 @@ def read_activations(
         wrong = [head for head in heads or () if not 0 <= head < count]
         reject_if(
             wrong,
-            f"Layer {number} of {pretrained.name} has the heads 0 to {count - 1}, and no {wrong}.",
+            f"Layer {number} of {pretrained.name} has the heads 0 to {count - 1}, and no {str(wrong)[1:-1]}.",
         )
         stateful += [f"{call.kind}_{number}"] * bool(call.state)
         out = call.replaceable.transpose(1, 2)
@@ -148,10 +148,11 @@ def read_activations(
     known = {*numbers.values(), *(number for _, number, *_ in rows)}
     reject_if(
         missing := sorted({*(layers or ())} - known),
-        f"{pretrained.name} has the layers {min(known)} to {max(known)}, and no {missing}.",
+        f"{pretrained.name} has the layers {min(known)} to {max(known)}, and no {str(missing)[1:-1]}.",
     )
     rows = [row for row in rows if layers is None or row[1] in layers]
     without = f"Layers that pass on a state have no q and k: {', '.join(stateful)}."
+    reject_if(not rows, f"{pretrained.name} has no {' or '.join(parts)} here. {without}")
     notes = cut, note_of(pretrained, recorder, KINDS), without * bool(stateful)
     metadata: dict[str, Any] = {
         "format": f"activations of Attention Lab {lab_version()}",

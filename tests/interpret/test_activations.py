@@ -135,8 +135,9 @@ def test_the_size_is_told_before(family):
     [
         ("gpt2", {"parts": ["x"]}, "There are no activations x; take some of resid, q, k, v, out."),
         ("gpt2", {"parts": []}, "take some of resid"),
-        ("gpt2", {"layers": [0, 7]}, "gpt2 has the layers 0 to 1, and no [7]."),
-        ("gpt2", {"heads": [3]}, "has the heads 0 to 2, and no [3]."),
+        ("gpt2", {"layers": [0, 7]}, "gpt2 has the layers 0 to 1, and no 7."),
+        ("mamba", {"parts": ["q", "k"]}, "mamba has no q or k here. Layers that pass on a state"),
+        ("gpt2", {"heads": [3]}, "has the heads 0 to 2, and no 3."),
         ("longformer", {}, "So only the stream after its layers is read: take resid."),
     ],
 )
