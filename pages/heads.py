@@ -445,8 +445,6 @@ Shown = tuple[lab.Question | None, Callable[[], None], dict[str, lab.Move]]
 
 def page() -> None:
     lab.read_start("heads", "minilm", "random")
-    for sentence in Controls.refused():  # before the first widget takes its value from the link
-        st.warning(sentence)
     explore()
 
 

@@ -134,8 +134,6 @@ def page() -> None:
         "To learn to predict the next word, a model must not see it: a mask hides the later words.",
     )
     st.html(STYLE)
-    for sentence in Controls.refused():
-        st.warning(sentence)
     lab.fragment_unless_measuring(explore)
 
 

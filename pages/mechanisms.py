@@ -84,8 +84,6 @@ def page() -> None:
         f"Pick one of {count} choices for a part of attention: the maps show what it changes.",
     )
     lab.take_built("mechanisms", adopt)
-    for sentence in Controls.refused():
-        st.warning(sentence)
     axis = Controls.draw("axis", into=lab.HERE).axis
     explore(axis)
     st.markdown(f"## All {len(AXES[axis])} {NAMES[axis].lower()}")

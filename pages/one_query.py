@@ -637,21 +637,18 @@ def curves(points: tuple[study.Scaling, ...]) -> None:
 
 
 def link_errors() -> list[str]:
-    """A sentence for each text of the link that is not used; readable ones of the axes are taken."""
+    """A sentence for each text of the link that no control has."""
     link = {
         name.removeprefix("one:"): text
         for name, text in st.query_params.items()
         if name.startswith("one:")
     }
-    names, source = ["source", "seed", "stage"], Controls.read("source").source
-    if link.get("source", source) not in ("matrices", SOURCES["matrices"]):
-        names += ["tokens", "d_model", "heads", "query", "head"]
     others = {*Controls.declared, "focus", "root:predict", "start"} - {*OF_SESSION}
     return [
         f"The link says {lab.plain(name[:40])} = {lab.plain(text[:40])}; this page has no such setting."
         for name, text in sorted(link.items())
         if name not in others and "matrices" not in name
-    ] + Controls.refused(*names, *AXES, matrices=None)
+    ]
 
 
 # The things to try on this page; each answer is computed.

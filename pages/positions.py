@@ -180,8 +180,6 @@ GUIDE_CONFIG, GUIDE_TOKENS = AttentionConfig(D_MODEL, HEADS), 12  # of the quest
 
 def page() -> None:
     lab.read_start("positions", "dog", "animal")
-    for sentence in Controls.refused():  # before the first widget takes its value from the link
-        st.warning(sentence)
     explore()
 
 

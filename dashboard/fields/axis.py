@@ -102,6 +102,7 @@ class WrittenChoice(ChoiceField):
         return True
 
     def take_link(self, key: str, start: str, controls: Any) -> None:
+        self.check_link(key, controls)
         first = complete(start, AXES[self.axis], self.axis)
         now, whole = (
             choice_in_session(self.axis, first, key=key),

@@ -29,6 +29,7 @@ from dashboard.fields.link import (
     KEEP,
     as_text,
     between,
+    is_new,
     link_value,
     one_of,
     write_first_value,
@@ -108,7 +109,7 @@ class Field(Generic[T]):
 
     def refusal(self, error: Exception, controls: Any) -> str:
         """How the sentence ends that says which text of the link is refused."""
-        return "; expected a text."
+        return ", which cannot be used here."
 
     def allowed(self, value: Any, controls: Any) -> bool:
         """Whether the field can have that value now."""
@@ -141,6 +142,8 @@ class Field(Generic[T]):
         key, start = self.key_of(controls), self.start(controls)
         if self.hidden:
             self.take_link(key, start, controls)
+        elif key not in st.session_state:
+            self.check_link(key, controls)
         state, held, other = st.session_state, st.session_state.get(key), False
         if self.of is not None:
             of = self.of(controls)
@@ -159,8 +162,19 @@ class Field(Generic[T]):
 
     def take_link(self, key: str, start: Any, controls: Any) -> None:
         """Bring the value of a `hidden` one from a new link, or write that of the session into it."""
+        self.check_link(self.link or key, controls)
         read, always = partial(self.value_of, controls=controls), _of(self.always, controls)
         link_value(key, start, read, name=self.link, always=always)
+
+    def check_link(self, name: str, controls: Any) -> None:
+        """Say each new text of the link that the field cannot take, which it loses."""
+        for text in filter(None, st.query_params.get_all(name) if is_new(name) else []):
+            try:
+                self.value_of(text, controls)
+            except (ValueError, KeyError) as error:
+                end = self.refusal(error, controls)
+                # stays in sight where the page runs again at once
+                st.toast(f"The link says {self.name} = {plain(text[:40])}{end}", duration="long")
 
     def read(self, controls: "Fields") -> Any:
         """The value in the session, or where it starts: without drawing."""
@@ -276,7 +290,8 @@ class Options(Field[V], Generic[V, T]):
         return shown[text] if text in shown else one_of(texts)(self.old(text, controls))
 
     def refusal(self, error: Exception, controls: Any) -> str:
-        return f"; expected one of {', '.join(self.texts(controls).values())}."
+        texts = [str(text) for text in self.texts(controls).values()]
+        return f"; expected one of {', '.join(texts[:9])}{', …' * (len(texts) > 9)}."
 
     def allowed(self, value: Any, controls: Any) -> bool:
         return bool(_of(self.typed, controls)) or value in self.texts(controls)
@@ -349,6 +364,7 @@ class MultiSelect(Options[list[T], T]):
         )
 
     def value_of(self, text: str, controls: Any) -> Any:
+        super().value_of(text, controls)
         return self.start(controls)  # Streamlit keeps those of the texts that are on offer
 
     def allowed(self, value: Any, controls: Any) -> bool:
@@ -437,24 +453,6 @@ class Fields:
         if opened:
             return self.draw_more(*names, into=HERE, **given)
         return self.read(*names, **{**vars(self), **given})
-
-    @classmethod
-    def refused(cls, *names: str, **given: Any) -> list[str]:
-        """A sentence for each text of the link that its field cannot take; call it before the widgets are drawn."""
-        link = {name: st.query_params[name] for name in st.query_params}
-        controls, sentences = cls.read(*names, **given), []
-        for name in names or cls.declared:
-            each = cls.declared[name]
-            key = each.key_of(controls)
-            text = link.get(key)
-            if not text or (key in st.session_state and not each.hidden):
-                continue
-            try:  # a value on which those after it may depend
-                vars(controls)[name] = each.value_of(text, controls)
-            except (ValueError, KeyError) as error:
-                end = each.refusal(error, controls)
-                sentences.append(f"The link says {name} = {plain(text[:40])}{end}")
-        return sentences
 
     @classmethod
     def state(cls, **values: Any) -> dict[str, Any]:

@@ -227,7 +227,6 @@ def page():
         weights = Segmented("Weights", {"random": "Random", "trained": "Trained"})
         seed = Number("Seed", 3, 0, 9, hidden=True)
 
-    st.session_state["refused"] = Controls.refused()
     shown = [
         name for name in Controls.declared if name != "seed" or not st.session_state.get("closed")
     ]
@@ -271,12 +270,13 @@ def test_what_is_hidden_is_written_into_the_link():
 
 def test_a_refused_text_says_what_would_fit():
     app = open_fields(
-        mask="diagonal", reach="9", causal="yes", width="8", weights="Trained", seed="10"
+        mask="diagonal", length="99", causal="yes", kinds="d", weights="Trained", seed="10"
     )
-    assert app.session_state["refused"] == [
+    assert [toast.value for toast in app.toast] == [
         "The link says mask = diagonal; expected one of No mask, Causal.",
-        "The link says reach = 9; expected a number from 0 to 4.",
+        "The link says length = 99; expected a number from 1 to 64.",
         "The link says causal = yes; expected true or false.",
+        "The link says kinds = d; expected one of a, b, c.",
         "The link says seed = 10; expected a number from 0 to 9.",
     ]
     assert app.session_state["values"] == {**START, "reach": None, "weights": "trained"}

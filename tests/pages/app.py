@@ -212,6 +212,7 @@ def everything(app: AppTest) -> str:
     parts += [one.label + " (disabled)" * one.disabled for one in app.button]
     parts += [one.label for one in app.expander] + [one.value for one in (*app.latex, *app.code)]
     parts += [one.proto.text for one in app.get("progress")]
+    parts += [one.value for one in app.toast]
     return "\n".join([*parts, *(f"{one.label} {one.value}" for one in app.metric)])
 
 

@@ -1139,8 +1139,9 @@ test_what_mechanisms_says = page_cases(
     "mechanisms",
     {
         "what is not there": Case(
-            {"axis": "Flavours", "score": "Bilinear · 1999"}, ["Flavours", "Bilinear"]
+            {"axis": "Scores", "score": "Bilinear · 1999"}, ["score = Bilinear"]
         ),
+        "an axis that is not there": Case({"axis": "Flavours"}, ["axis = Flavours"]),
         "what it goes with": Case(
             {"axis": "Kernels", "kernel": "Fused · 2022"},
             ["and not with these", "take"],
