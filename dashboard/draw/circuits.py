@@ -38,6 +38,7 @@ from dashboard.draw.two_models import SECOND
 PARTS: dict[CompositionKind, str] = {"Q": "queries", "K": "keys", "V": "values"}
 PAIRS = ("composition", "from head", "to head", "above random")
 ROW, LEAST = 48, 200  # pixels of a layer in the graph, and of the whole graph
+WIDEST = 240  # pixels of a head at most: on a wide screen its lines would be almost level
 FEED = "feed-forward"
 THIN, WIDE = 1.0, 7.0  # pixels of the weakest edge that is drawn, and of the strongest
 
@@ -89,12 +90,13 @@ def _network(nodes: Sequence[Spec], lines: Sequence[Spec], names: tuple[Sequence
     """
     ink, sizes = Ink.of(theme), [line["size"] for line in lines] or [0.0]
     most, least = max(sizes), min(sizes)
+    widest = {"range": [0, {"expr": f"min(width, {WIDEST * len(names[0])})"}]}
     at = {
         name: {
             "field": name,
             "type": "quantitative",
             "title": title,
-            "scale": {"domain": [-0.5, len(labels) - 0.5], "nice": False, "zero": False},
+            "scale": {"domain": [-0.5, len(labels) - 0.5], "nice": False, "zero": False, **limit},
             "axis": {
                 **axis_style(ink),
                 "values": list(range(len(labels))),
@@ -102,7 +104,9 @@ def _network(nodes: Sequence[Spec], lines: Sequence[Spec], names: tuple[Sequence
                 "grid": False,
             },
         }
-        for name, title, labels in zip("xy", ("head", None), names, strict=True)
+        for name, title, labels, limit in zip(
+            "xy", ("head", None), names, (widest, {}), strict=True
+        )
     }
     colour = {"condition": {"test": "datum.own", "value": ink.pick}, "value": ink.series[0]}
     wide = [
