@@ -331,8 +331,8 @@ def check_family(family: str, name: str, task: str) -> None:
     what = {"classify": "labels of texts", "pairs": "pairs of texts"}
     reject_if(
         not any(family in heads[one] for one in ([task] if task else heads)),
-        f"{name} is of the family {family}, which cannot learn {what.get(task, 'labels or pairs of texts')}. "
-        f"{HELP.get(task, ' '.join(HELP.values()))}",
+        f"{name} is of the family {family}, which cannot learn {what.get(task, 'labels or pairs of texts')}: "
+        f"transformers has no head of it for them. {HELP.get(task, ' '.join(HELP.values()))}",
     )
 
 
