@@ -378,7 +378,7 @@ def each_pair(
             clean, _ = baselines(pretrained, pair, quantity, equal)
             fitting.append(pair)
         except PretrainedError as error:
-            refused.append(f"Row {pair.line or row}: {error}")
+            refused.append(f"{f'Row {pair.line}' if pair.line else f'Pair {row}'}: {error}")
     reject_if(not fitting, f"No pair can be measured. {' '.join(refused[:3])}")
     calls = outputs_of(pretrained, clean.batch)
     heads = [

@@ -631,7 +631,7 @@ def prepare_generation(pretrained: Pretrained, inputs: ModelInputs) -> Generatio
         source, mask = torch.tensor([prefix[:-1]], dtype=torch.long), None
     reject_if(
         (room := pretrained.max_tokens - len(prefix)) < 1,
-        f"The text fills all {pretrained.max_tokens} tokens that {pretrained.name} reads, so it "
+        f"The text fills all {pretrained.max_tokens:,} tokens that {pretrained.name} reads, so it "
         "cannot continue; shorten it.",
     )
     real = torch.ones(source.shape[:2], dtype=torch.bool) if mask is None else mask.bool()

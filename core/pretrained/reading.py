@@ -79,7 +79,7 @@ def read_ids(pretrained: Pretrained, ids: Sequence[int]) -> Reading:
     framed = [*example["input_ids"][:first], *ids, *example["input_ids"][last:]]
     reject_if(
         len(framed) > pretrained.max_tokens,
-        f"{pretrained.name} reads at most {pretrained.max_tokens} tokens; these are {len(framed)}.",
+        f"{pretrained.name} reads at most {pretrained.max_tokens:,} tokens; these are {len(framed):,}.",
     )
     batch = {
         "input_ids": torch.tensor([framed]),

@@ -5,6 +5,7 @@ from dataclasses import asdict, replace
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 from unittest.mock import Mock
 
 import numpy as np
@@ -140,7 +141,7 @@ def test_a_saved_ablation_has_the_sign_of_every_other(name):
     saved = Run(SAVED / name)
     corpus, config = load(saved), CorpusConfig.of(saved)
     short = analysis.shorten(load_minilm() if name == "minilm" else load_lab_model(name))
-    ways = (("ablation", "probability"), ("ablation_logit", "logit"))
+    ways: Any = (("ablation", "probability"), ("ablation_logit", "logit"))
     for key, quantity in ways if name == "induction" else [("ablation", None)]:
         baseline = ask(short, Question(analysis.load_inputs(saved)[0], quantity=quantity))
         for layer, head in ((0, 1), (1, 2)):

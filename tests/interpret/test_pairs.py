@@ -269,7 +269,7 @@ def test_an_encoder_decoder_answers_after_the_target(family, target):
     # Without one, with the first token that it writes
     model = tiny(family)
     texts = [f"the {one} was tired" for one in ("animal", "street")]
-    pair = Pair(*texts, "#5", "#9", target=target)
+    pair = Pair(texts[0], texts[1], "#5", "#9", target=target)
     effects = measure_pairs(model, [pair], positions=True)
     assert effects.positions is None and not effects.refused
     assert {kind for kind, *_ in effects.heads} == {"self", "causal", "cross"}

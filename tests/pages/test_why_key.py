@@ -16,6 +16,7 @@ from core.interpret.score_sources import (
 from core.pretrained import ModelInputs, load_minilm
 from dashboard.draw import why_key as draw
 from dashboard.draw.figures import Ink
+from dashboard.draw.formats import signed
 from pages import why_key
 from tests.pages.app import (
     Case,
@@ -164,7 +165,7 @@ def test_values_of_cells_are_in_a_table(one):
     assert len(rows) == draw.LISTED
     (row, column), *_ = draw.largest_pairs(one)
     assert rows[0][:2] == [one.q_sources[row].name, one.k_sources[column].name]
-    assert rows[0][2] == draw.signed(float(one.parts[row, column]))
+    assert rows[0][2] == signed(float(one.parts[row, column]))
     app = open_at("why_key")
     set_state(app, "why_key:sources")
     assert "part of the score" + "".join(rows[0]) in page_text(app)

@@ -510,9 +510,11 @@ def test_a_shell_names_a_model_as_look_inside_does(stored, encoder, monkeypatch)
 
 
 @pytest.mark.parametrize(("model", "task", "words"), [
-    (f"{LAB}digits", "classify", "digits is of the family vit, which cannot learn labels of texts: transformers has no head of it for them. Labels need"),
+    (f"{LAB}digits", "classify", "digits is of the family vit, which cannot learn labels of texts: transformers has no head "
+     "of it for them. Labels need"),
     (f"{LAB}numbers", "classify", "family marian, which cannot learn labels"),
-    (f"{LAB}induction", "pairs", "family llama, which cannot learn pairs of texts: transformers has no head of it for them. Pairs need an encoder–decoder"),
+    (f"{LAB}induction", "pairs", "family llama, which cannot learn pairs of texts: transformers has no head of it for them. "
+     "Pairs need an encoder–decoder"),
     (MINILM, "pairs", "family bert, which cannot learn pairs"),
     ("/nowhere", "classify", "no model at /nowhere"),
 ])  # fmt: skip

@@ -358,7 +358,7 @@ def test_a_file_of_signed_maps_opens_as_it_was_drawn(family, write):
         model(**batch_of(1, 9))
     tokens, numbers = tuple("abcdefghi"), numbers_by_layer(model, recorder.calls)
     maps = [
-        AttentionMap(one.kind, one.layer, one.weights[0], tokens, tokens,
+        AttentionMap(one.kind, one.layer, np.asarray(one.weights[0]), tokens, tokens,
                      np.tri(9, dtype=bool)[None], numbers[one.kind, one.layer], one.state)
         for one in recorder.calls
     ]  # fmt: skip
