@@ -109,7 +109,8 @@ def is_new(name: str) -> bool:
     While controls change fast, the browser sends texts that were written before the last one; these are not new
     unless the reader went back to them.
     """
-    text, texts = st.query_params.get(name), _written(name)
+    # Only what was written is kept in the session: a link that has lost another value gets it again.
+    text, texts = st.query_params.get(name), st.session_state.get(WRITTEN, {}).get(name, [])
     return text is not None and text not in (texts[-1:] if by_history() else texts)
 
 

@@ -368,7 +368,6 @@ def test_page_waits_for_memory_and_one_that_is_open_runs_on(monkeypatch):
         ("circuits", {"circuits:edges": "999"}, "edges = 999; expected a number from 1 to 60."),
         ("circuits", {"circuits:head": "L9·H9"}, "head = L9·H9; expected one of L0·H0, L0·H1"),
         ("pretrained", {"pretrained:layers": "L99"}, "layers = L99; expected one of L0, L1"),
-        ("why_key", {"why_key:more": "99 · cat"}, "more = 99 · cat; expected one of [CLS], the"),
         ("generate", {"generate:layer": "L99"}, "layer = L99; expected one of L0, L1"),
         ("generate", {"generate:strength": "abc"}, "strength = abc; expected a number from"),
         ("pairs", {"pairs:quantity": "zz"}, "quantity = zz; expected one of "),
