@@ -567,7 +567,7 @@ test_a_head_that_was_picked_goes_from_page_to_page = visit_cases(
     {
         "and is in the link of each": [
             ("inside_weight", Case(says=["L1·H3</b>"])),
-            ("pretrained", Case(says=["L1·H2</b>"])),
+            ("pretrained", Case(says=["L1·H3</b>"])),
             ("pretrained", Case({"head": "0.2"})),
             ("inside_weight", Case(says=["L0·H2</b>"], query={"head": "0.2"})),
             ("", Case(do=[("selectbox", "inside_weight:head", "L0·H1")])),

@@ -88,7 +88,9 @@ def test_a_state_head_stands_beside_shares_on_a_scale_of_its_own(opened):
     weights = maps.pop("Weights")
     assert weights.signed and weights.high == -weights.low == abs(weights.values).max() < 1
     assert {one.high for one in maps.values()} == {1.0} and {"Rollout", "Flow"} < {*maps}
-    said = "Written and Gradient: not known of a selective state space (Mamba)."
+    said = (
+        "Written and Gradient: not known of a selective state space (Mamba; H: groups of channels)."
+    )
     captions = [one.value for one in opened("evidence", STATE).caption]
     assert captions.count(said) == 2, "of a head, and of the tokens"
 
