@@ -23,7 +23,7 @@ T = TypeVar("T")
 HOSTED = "ATTENTION_LAB_HOSTED"  # set on a public copy, where each person has a folder of their own
 PEOPLE = "people"
 # folders of measurements, within that of runs, whose list they stay out of
-CORPORA, CLAIMS = ("corpora", "claims")
+MEASUREMENTS = CORPORA, CLAIMS, BOARDS = ("corpora", "claims", "scoreboard")
 SWEEPS, REPORTS = "sweeps", "reports"  # folders of files, there, too
 _QUOTED = r"(?<={0})(?:[A-Za-z]:)?(?:[/\\][^/\\{0}\n]+){{2,}}(?={0})|"  # also with spaces
 _PATH = re.compile(

@@ -32,6 +32,12 @@ def folder() -> Path | None:
     return Path(name).expanduser().resolve() if name and not hosted() else None
 
 
+def load_folder(path: Path) -> None:
+    """Load the plug-ins of a folder, here and in the workers that start from here; another one may be set, and stays."""
+    os.environ.setdefault(VARIABLE, str(path.resolve()))
+    load_plugins()
+
+
 def load_plugins() -> None:
     """Import every file of the folder whose name does not begin with _; a file that raises becomes a problem.
 

@@ -43,6 +43,7 @@ JOBS = (
     "corpus",
     "pairs",
     "claim",
+    "board",
     "config",
 )  # what a run is, by its settings' name in run.json
 UNDER_WAY = ("queued", "starting", "running")

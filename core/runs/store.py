@@ -23,8 +23,7 @@ from typing import Any
 from filelock import FileLock
 
 from core.files import (
-    CLAIMS,
-    CORPORA,
+    MEASUREMENTS,
     REPORTS,
     SWEEPS,
     converted,
@@ -55,7 +54,7 @@ from core.runs.folder import (
 from core.settings import settings
 
 FILES = {SWEEPS: ".json", REPORTS: ".json.gz"}
-HOMES = ("", CORPORA, CLAIMS, *FILES)
+HOMES = ("", *MEASUREMENTS, *FILES)
 MANIFEST = ".stored.json"
 LOCK, FORGET = ".store.lock", ".store-forget"
 STATUS, RECORDS, STATISTICS = "status.json", "metrics.jsonl", "statistics.safetensors"
@@ -163,7 +162,7 @@ def scan(root: Path) -> tuple[dict[Item, str], list[Item]]:
     with open_index(root) as index:
         stamps = {Item(root, "", name): row.stamp for name, row in index.rows.items()}
         busy = [Item(root, "", name) for name in index.unfinished()]
-    names = {home: run_names(root / home) for home in (CORPORA, CLAIMS)}
+    names = {home: run_names(root / home) for home in MEASUREMENTS}
     busy += [Item(root, home, name) for home in names for name in unfinished(root / home)]
     for home, ending in FILES.items():
         paths = (root / home).glob(f"*{ending}")

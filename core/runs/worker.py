@@ -44,6 +44,7 @@ WORK = {
     "corpus": "core.interpret.corpus:work",
     "pairs": "core.interpret.pairs:work",
     "claim": "core.claims.run:work",
+    "board": "core.scoreboard.run:work",
     "config": "core.runs.worker:train_run",
 }
 # said where the disk is full

@@ -23,6 +23,7 @@ from core.tasks.own import OWN_PAIRS, OWN_TABLE, OWN_TEXT, column_choice, column
 from core.tasks.recipes import Recipe
 from core.tasks.register import register_task
 from core.tasks.sequences import ADDITION, COPY, INDUCTION, RECALL, REVERSE, SERIES, SORT
+from core.tasks.skills import SKILLS
 from core.tasks.tables import ALL, IRIS
 from core.tasks.text import DOCUMENTS, REPEATS, SENTENCES, STORIES, TOPICS, TextTask
 from core.tasks.translation import DATES, DIGITS, LANGUAGE, NUMBERS, PICTURES, digits
@@ -47,6 +48,7 @@ TASKS.extend(
         DIGITS,
         PICTURES,
         SERIES,
+        *SKILLS,
         OWN_TEXT,
         OWN_PAIRS,
         OWN_TABLE,

@@ -4,7 +4,7 @@ import math
 import string
 import zlib
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import takewhile
@@ -18,7 +18,7 @@ from core.models.base import Shape
 from core.tasks.config import TaskConfig, TaskEntry, task_entry
 from core.tasks.recipes import Recipes
 
-Form = Literal["pairs", "text", "label", "series"]
+Form = Literal["pairs", "text", "label", "series", "marked"]
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
 SAMPLE = 500  # examples that stand for an endless stream
@@ -68,6 +68,7 @@ class Batch:
     | text | ids (B, S) | None | the next token of each (B, S); PAD where there is none |
     | label | as the task's input | None | the class (B,) |
     | series | numbers (B, S, D) | None | numbers (B, N) |
+    | marked | ids (B, S) | None | the answer at each place (B, S); PAD where none is asked |
     """
 
     source: torch.Tensor
@@ -104,8 +105,9 @@ class Task:
     """A stream of training batches and a held-out set that shares no item with it; a task overrides what differs.
 
     `form` is the type of target: pairs (a sequence), text (the next token of everything read), label (one class),
-    series (numbers ahead); `input` is the type of source, as in core.models.Shape. `recommended` maps each kind of
-    model that makes sense (ModelConfig.kind) to its Recipe, the best first.
+    series (numbers ahead), marked (answers at some places of the source); `input` is the type of source, as in
+    core.models.Shape. `recommended` maps each kind of model that makes sense (ModelConfig.kind) to its Recipe, the best
+    first.
     """
 
     form: Form = "pairs"
@@ -262,6 +264,9 @@ class Task:
                 for one in examples
             ]
             return Batch(source, mask, None, pad(ids))
+        if self.form == "marked":
+            ids = [self.target_vocab.encode(self.answers(example)) for example in examples]
+            return Batch(source, mask, None, pad(ids))
         targets = [self.target_vocab.encode(example.target) for example in examples]
         return Batch(
             source,
@@ -269,6 +274,10 @@ class Task:
             pad([[BOS, *ids] for ids in targets]),
             pad([[*ids, EOS] for ids in targets]),
         )
+
+    def answers(self, example: Example) -> tuple[str, ...]:
+        """Of a marked source, the answer of each place, and the padding mark where none is asked."""
+        return example.target
 
     def places(self, example: Example) -> tuple[tuple[int, ...], ...] | None:
         """For each target token all source positions that it may well attend to, none where no one is right; None where
@@ -313,6 +322,10 @@ class RowTask(Task):
         """Sources and targets as ids of the vocabularies."""
         raise NotImplementedError
 
+    def sized(self, generator: torch.Generator, held_out: bool) -> Callable[..., Any]:
+        """What draws the rows of one batch, all of one length."""
+        return self.rows
+
     def item(self, source: Int[torch.Tensor, "N S"]) -> Int[torch.Tensor, "N K"]:
         """The part of a source that decides its side of the split: by default all of it."""
         return source
@@ -322,7 +335,7 @@ class RowTask(Task):
             batch_size, batch_size + batch_size // 4 + 8, generator, held_out=False
         )
         mask = torch.ones_like(source, dtype=torch.bool)
-        if self.form == "text":
+        if self.form in ("text", "marked"):
             return Batch(source, mask, None, target)
         begin, end = (torch.full((batch_size, 1), mark) for mark in (BOS, EOS))
         return Batch(source, mask, torch.cat((begin, target), 1), torch.cat((target, end), 1))
@@ -338,8 +351,9 @@ class RowTask(Task):
         self, size: int, batch: int, generator: torch.Generator, held_out: bool
     ) -> tuple[Int[torch.Tensor, "N S"], Int[torch.Tensor, "N T"]]:
         sources, targets, count = [], [], 0
+        rows = self.sized(generator, held_out)
         while count < size:
-            source, target = self.rows(batch, generator)
+            source, target = rows(batch, generator)
             on_side = in_held_out(self.item(source)) == held_out
             sources.append(source[on_side])
             targets.append(target[on_side])

@@ -306,6 +306,23 @@ class Text(Objective):
         return {}
 
 
+class Marked(Objective):
+    """The answers at marked places of the source, which a causal model gives while it reads."""
+
+    def free(
+        self, model: Any, task: Task, examples: Sequence[Example], device: str
+    ) -> list[Prediction]:
+        batch = task.collate(examples).to(device)
+        ids, names = model(batch.source, batch.source_mask).logits.argmax(-1), task.target_vocab
+        return [
+            Prediction(
+                *task.display_tokens(example),
+                tuple(names.tokens[i] for i in row[answers != PAD].tolist()),
+            )
+            for example, row, answers in zip(examples, ids, batch.target_out, strict=True)
+        ]
+
+
 class Label(Objective):
     """One class for the whole input."""
 
@@ -372,6 +389,7 @@ OBJECTIVES: dict[str, Objective] = {
     "text": Text(),
     "label": Label(),
     "series": Series(),
+    "marked": Marked(),
 }
 
 
@@ -426,7 +444,7 @@ def source_maps(
             return SourceMaps(
                 by_head.reshape(*weights.shape[:2], *by_head.shape[1:]), heads[0][0], tuple(source)
             )
-        if task.form == "text":
+        if task.form in ("text", "marked"):
             return SourceMaps(weights, rows, columns)
     return None
 
@@ -561,7 +579,7 @@ def buckets(task: Task, predictions: list[Prediction]) -> tuple[Bucket, ...]:
     the longer ones; without empty ranges, and empty where all sources are in one range."""
     width = task.longest_trained or BUCKET
     by_range: dict[int, list[Prediction]] = defaultdict(list)
-    for one in predictions if task.form == "pairs" and task.input == "tokens" else ():
+    for one in predictions if task.form in ("pairs", "marked") and task.input == "tokens" else ():
         by_range[(len(one.source) - 1) // width].append(one)
     every = tuple(
         Bucket(

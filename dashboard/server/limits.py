@@ -22,8 +22,7 @@ import streamlit as st
 
 from core.entries import ConfigError
 from core.files import (
-    CLAIMS,
-    CORPORA,
+    MEASUREMENTS,
     PEOPLE,
     folder_bytes,
     hosted,
@@ -65,7 +64,7 @@ def folders() -> list[Path]:
 
 
 def homes(folders: Iterable[Path]) -> list[Path]:
-    return [folder / name for folder in folders for name in ("", CORPORA, CLAIMS)]
+    return [folder / name for folder in folders for name in ("", *MEASUREMENTS)]
 
 
 def unfinished_runs(of: Iterable[Path] | None = None) -> list[Run]:
@@ -96,7 +95,7 @@ def find_run(run_id: object, folder: str = "") -> Run | None:
     """The run of this id, of the person who asks or of one who gave them its link; None where there is none.
 
     With a store it may be a run of another server, which is fetched. Measurements of a corpus are in the `folder`
-    CORPORA.
+    core.files.CORPORA.
     """
     bring_all([run_id], folder)
     return next(
