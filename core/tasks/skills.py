@@ -234,10 +234,11 @@ class FuzzyRecall(MarkedTask):
             )
 
         key, value = motif(0, self.keys, held_out), motif(self.keys, self.vocab - 1, False)
-        size = len(key) + len(value)
-        from_here, pairs = rng.randrange(length - 1 - 2 * size), {key: value}
+        end = length - 1 - len(key) - len(value) - 2 * self.most
+        # In MAD's code the key that is asked last may come too late to be shown before.
+        from_here, pairs = rng.randrange(max(1, end - 2 * self.most)), {key: value}
         source, answers, shown = list[int](), list[int](), set[tuple[int, ...]]()
-        while len(source) < length - 1 - size - 2 * self.most:
+        while len(source) < end:
             one = motif(0, self.keys, held_out)
             if len(source) >= from_here and key not in shown:
                 one = key
