@@ -262,7 +262,20 @@ GROUPS: dict[str, tuple[Step, ...]] = {
             section="Sweeps",
         ),
         Step(
-            "claims", "Claims", ":material/gavel:", "See which classic claims hold when measured."
+            "claims",
+            "Claims",
+            ":material/gavel:",
+            "See which classic claims hold when measured.",
+            place="Claims and skills",
+            section="Claims",
+        ),
+        Step(
+            "scoreboard",
+            "Scoreboard",
+            ":material/leaderboard:",
+            "See which mechanism learns which skill.",
+            place="Claims and skills",
+            section="Skills",
         ),
     ),
     "Learn and look up": (

@@ -70,7 +70,8 @@ class Cell(NamedTuple):
 class CellResult:
     """What one training gave. `id` is the checksum of all that decides it, `board` that of the settings.
 
-    `value` is the skill's measure over 1,000 held-out sources at the end, `curve` that over 200 along the steps.
+    `value` is the skill's measure over 1,000 held-out sources at the end, `curve` that over 200 along the steps;
+    `within` the share of whole sources no longer than those of training that are right, where longer ones are measured.
     `seconds` are of one core. `note` says why a training ended before its time.
     """
 
@@ -84,6 +85,7 @@ class CellResult:
     steps: Count
     seconds: Finite
     curve: tuple[tuple[Count, Finite], ...]
+    within: Finite | None = None
     note: str = ""
 
     @property

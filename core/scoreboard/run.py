@@ -39,17 +39,19 @@ def measure_cell(
     stopped."""
     config, skill, started = board.run(cell), board.skill(cell.skill), time.process_time()
     session, curve, note = prepare(config), list[tuple[int, float]](), ""
-    value, learned = DIVERGED, 0
+    value, within, learned = DIVERGED, None, 0
     try:
         for record in train(config, session, stop):
             value = float(getattr(record, skill.measure) or 0.0)
+            within = record.buckets[0].sequence_accuracy if record.buckets else None
             if not record.final:
                 curve.append((record.step, value))
             learned = learned + 1 if value >= skill.passes else 0
             if learned == 2 and record.step < config.steps:
-                confirmed = getattr(measure(session, stop, final=True), skill.measure)
-                if confirmed >= skill.passes:
+                last = measure(session, stop, final=True)
+                if (confirmed := float(getattr(last, skill.measure))) >= skill.passes:
                     value = confirmed
+                    within = last.buckets[0].sequence_accuracy if last.buckets else None
                     break
                 learned = 0
     except FloatingPointError as error:
@@ -66,6 +68,7 @@ def measure_cell(
         session.progress.step,
         time.process_time() - started,
         tuple(curve),
+        within,
         note,
     )
 

@@ -21,7 +21,7 @@ from core.models.decoding import (
     search,
 )
 from core.runs.runs import LISTED, Run, list_runs
-from core.tasks import Example, Task, score
+from core.tasks import Example, Task, score, task_of
 
 HELD_OUT = 40  # held-out sources offered
 READ, LONGEST = 24, 80  # tokens of a text that are read, that are added
@@ -66,10 +66,11 @@ def decodable_runs(examples: Iterable[Run]) -> dict[str, Run]:
 
     def can_decode(run: Run) -> bool:
         try:
-            kind = run.config().model.kind
+            kind, form = run.config().model.kind, task_of(run.config().task).form
         except (ConfigError, TypeError, ValueError, KeyError):
             return False
-        return issubclass(MODELS[kind], Seq2Seq) and bool(run.checkpoint_steps())
+        writes = issubclass(MODELS[kind], Seq2Seq) and form in ("pairs", "text")
+        return writes and bool(run.checkpoint_steps())
 
     return {
         run.id: run for run in (*examples, *reversed(list_runs(latest=LISTED))) if can_decode(run)

@@ -266,7 +266,7 @@ def score_chart(
         Curve(f"{task.unit} accuracy", points(records, "token_accuracy", 100)),
         *scores,
     ]
-    if task.form == "pairs":
+    if task.form in ("pairs", "marked"):
         curves.insert(0, Curve("sequence accuracy", points(records, "sequence_accuracy", 100)))
     elif task.form == "label":
         curves = [

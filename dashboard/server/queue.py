@@ -28,6 +28,7 @@ from core.claims import run as claim_run
 from core.entries import ConfigError
 from core.event_log import log
 from core.files import (
+    BOARDS,
     PEOPLE,
     folder_bytes,
     hosted,
@@ -47,6 +48,8 @@ from core.runs.runs import MAX_RUNS, Run, create_run, new_run
 from core.runs.store import take_over
 from core.runs.sweeps import Sweep, create_sweep, delete_sweep
 from core.runs.worker import CONTINUE
+from core.scoreboard import run as scoreboard
+from core.scoreboard.base import Board
 from core.training.config import RunConfig
 from core.training.sweeps import Cell, SweepConfig
 from dashboard.server.cache import recent
@@ -243,6 +246,12 @@ def measure_claim(config: claim_run.ClaimConfig) -> claim_run.Group:
     """Create the runs that measure a claim, one a worker. Raises QueueFull."""
     with _admit(max_workers(), MAX_CLAIM_RUNS, claim_run.claims_folder(), CLAIM_BYTES):
         return claim_run.create(config, max_workers())
+
+
+def measure_board(board: Board) -> list[Run]:
+    """Create the runs that measure what is left of a board, one a worker. Raises QueueFull."""
+    with _admit(max_workers(), MAX_RUNS, runs_folder() / BOARDS, CLAIM_BYTES):
+        return scoreboard.create(board, max_workers())
 
 
 def start_sweep(config: SweepConfig) -> Sweep:

@@ -10,6 +10,7 @@ import gzip
 import json
 import operator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -53,7 +54,8 @@ def recalled_in_pairs(pairs):
 def fuzzy(source, target):
     """A key has three tokens; its value, up to the next key, is queried token by token."""
     texts = "".join("k" if one[0] == "k" else "v" if one[0] == "v" else "." for one in source)
-    values, at = {}, texts.rindex(".") + 1 if "." in texts else 0
+    values: dict[Any, Any] = {}
+    at = texts.rindex(".") + 1 if "." in texts else 0
     while at < len(source):
         key, start = source[at : at + 3], at + 3
         at = next((j for j in range(start, len(source)) if texts[j] == "k"), len(source))
@@ -129,7 +131,7 @@ def repeated(source, target):
     yield from zip(target[-length:], source[:length], strict=True)
 
 
-SOLVED = (
+SOLVED: tuple[Any, ...] = (
     ("mqar", {}, recalled_in_pairs(4)),
     ("mqar", {"updates": 2}, recalled_in_pairs(6)),
     ("in_context_recall", {}, recalled),
@@ -162,7 +164,7 @@ def test_answers_follow_from_what_was_read(key, params, solve):
 
 
 def test_memorized_values_are_one_a_key_and_never_shown():
-    task, values = make_task(TaskConfig.of("memorize")), {}
+    task, values = make_task(TaskConfig.of("memorize")), dict[Any, Any]()
     for source, target in rows(task):
         for key, mark, answer in zip(source[::2], source[1::2], target[1::2], strict=True):
             assert mark == "?" and answer not in source
@@ -180,7 +182,7 @@ def read_rows(key, names):
         )
 
 
-ARRAYS = (  # the published array, our task and how it is solved
+ARRAYS: tuple[Any, ...] = (  # the published array, our task and how it is solved
     ("mqar", "mqar", {}, recalled_in_pairs(4)),
     ("forgetting_mqar", "mqar", {"updates": 2}, recalled_in_pairs(6)),
     ("in_context_recall", "in_context_recall", {"length": 32}, recalled),
@@ -192,7 +194,7 @@ ARRAYS = (  # the published array, our task and how it is solved
 
 @each("published, key, params, solve", ARRAYS)
 def test_rows_of_the_authors_code_are_solved_alike_and_look_alike(published, key, params, solve):
-    task = make_task(TaskConfig.of(key, **params))
+    task: Any = make_task(TaskConfig.of(key, **params))
     theirs, count = [*read_rows(published, task.names)], 0
     for source, target in theirs:
         pairs = list(solve(source, target))
