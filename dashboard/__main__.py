@@ -27,9 +27,10 @@ def main() -> int:
     if words[0] == "run":
         return dashboard(words[1:])
     from core import command_line
+    from core.scoreboard import __main__ as scoreboard
     from core.training.__main__ import LISTS
 
-    return command_line.run(app(), words, LISTS)
+    return command_line.run(app(), words, (*LISTS, *scoreboard.LISTS))
 
 
 def dashboard(options: list[str]) -> int:
@@ -45,6 +46,7 @@ def app() -> "Typer":
     from core.claims import __main__ as claims
     from core.interpret import corpus, pairs
     from core.pretrained import export, finetune_run as finetune, foreign
+    from core.scoreboard import __main__ as scoreboard
     from core.training import __main__ as training
 
     whole = command_line.new_app(f"{__doc__}\n")
@@ -54,7 +56,7 @@ def app() -> "Typer":
     whole.add_typer(
         claims.app, name="claims", help="List claims, measure one, or print its verdict."
     )
-    for part in (training, finetune, corpus, pairs, export, foreign):
+    for part in (training, finetune, corpus, pairs, export, foreign, scoreboard):
         whole.registered_commands += part.app.registered_commands
     return whole
 

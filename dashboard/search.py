@@ -98,6 +98,7 @@ WORDS = {
     "runs": "saved trained model history continue delete download checkpoint",
     "compare_runs": "compare trained models curves",
     "sweeps": "hyperparameter search seeds grid learning rate",
+    "scoreboard": "leaderboard benchmark skills recall parity copying state tracking zoology mad mqar best mechanism",
     "claims": "is it true evidence experiment reproduce paper results measured",
     "questions": "FAQ answers",
     "glossary": "definition meaning of a word dictionary vocabulary",

@@ -566,7 +566,7 @@ def whole(key: str, name: str, default: int, low: int, high: int, meaning: str) 
     return Param(key, name, default=default, low=low, high=high, step=1, meaning=meaning)
 
 
-def length_param(default: int, low: int = 8, high: int = 512) -> Param:
+def length_param(default: int, low: int = 4, high: int = 512) -> Param:
     return whole("length", "Length", default, low, high, "tokens of the longest source of training")
 
 
