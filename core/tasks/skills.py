@@ -386,7 +386,7 @@ class GroupWords(MarkedTask):
             [[elements.index(tuple(b[i] for i in a)) for b in elements] for a in elements]
         )
         names = tuple("".join(str(i + 1) for i in one) for one in elements)
-        lengths = 3, int(config["length"])
+        lengths = int(config["length"]), int(config["length"])  # each beginning is a shorter one
         super().__init__(config, entry, names, lengths, int(config["tested"]))
 
     def numbers(
@@ -541,7 +541,7 @@ class StringCopy(MarkedTask):
     def __init__(self, config: TaskConfig, entry: TaskEntry) -> None:
         self.letters = int(config["vocab"])
         names = (*numbered("t", self.letters), "copy")
-        lengths = 2, int(config["length"])
+        lengths = min(int(config["shortest"]), int(config["length"])), int(config["length"])
         super().__init__(config, entry, names, lengths, int(config["tested"]))
 
     def size(self, length: int) -> int:
@@ -818,6 +818,7 @@ SKILLS = (
         StringCopy,
         (
             length_param(16, 4, 256),
+            whole("shortest", "Shortest", 2, 1, 256, "letters of the shortest source of training"),
             tested_param(32, 512),
             whole("vocab", "Letters", 26, 2, 64, "different letters"),
         ),
