@@ -162,8 +162,16 @@ class Board:
 
     def id(self, cell: Cell) -> str:
         """The checksum of a cell's training and of when it has learned."""
-        skill = self.skill(cell.skill)
-        return checksum([self.run(cell).to_json(), skill.measure, skill.passes])
+        if cell not in self._ids:
+            skill = self.skill(cell.skill)
+            data = [self.run(cell).to_json(), skill.measure, skill.passes]
+            self._ids[cell] = checksum(data)
+        return self._ids[cell]
+
+    @cached_property
+    def _ids(self) -> dict[Cell, str]:
+        """Those that were computed, a millisecond each."""
+        return {}
 
     def pending(self, mechanism: str, skill: str, results: Mapping[Cell, CellResult]) -> list[Cell]:
         """What is left to train of one mechanism and skill: first each rate, then each seed at the best rate."""
