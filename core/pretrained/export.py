@@ -23,7 +23,7 @@ from core.pretrained.hf_conversion import convert_to_hf
 from core.pretrained.load import load_folder
 from core.runs.machine import line
 from core.runs.runs import Run, open_run
-from core.tasks import BOS, SPECIALS, UNK, Batch, Task, Vocabulary, make_task, task_entry
+from core.tasks import BOS, PAD, SPECIALS, UNK, Batch, Task, Vocabulary, make_task, task_entry
 from core.tasks.grammar import PRONOUNS, SLOT, Judged, Story, judge, story
 from core.training.evaluate import Record
 
@@ -41,6 +41,7 @@ METRICS = {
 PIPELINES = {
     "pairs": "text2text-generation",
     "text": "text-generation",
+    "marked": "text-generation",  # of one token, the answer
     "label": "image-classification",
 }
 NEW_TOKENS = 8  # that the card's code adds to a text
@@ -109,6 +110,11 @@ def card_text(
     sentences = [
         f"Task: **{entry.name}**.",
         entry.meaning,
+        *(
+            ["Read the model's next token at each place that asks: it is the answer there."]
+            if task.form == "marked"
+            else []
+        ),
         *(
             ["The data is a person's own; the example below is one of its held-out items."]
             if own
@@ -238,8 +244,11 @@ def code_of(task: Task, hf_model: Any, tokenizer: Any) -> str:
         if tokenizer.eos_token in words:
             words = words[: words.index(tokenizer.eos_token)]
         words, count = words[: max(1, len(words) // 2)], NEW_TOKENS
+    if task.form == "marked":  # up to the last place that asks
+        asked = [at for at, one in enumerate(example.target) if one != SPECIALS[PAD]]
+        words, count = words[: asked[-1] + 1], 1
     text = task.text_of(words)
-    if task.form != "text" and not two:  # the source, then the mark with which the target begins
+    if task.form == "pairs" and not two:  # the source, then the mark with which the target begins
         text += tokenizer.bos_token
     inputs = tokenizer(text, return_tensors="pt")
     with torch.no_grad():
@@ -277,8 +286,9 @@ def export(run: Run, folder: Path, step: int | None = None, license: str = LICEN
     model, task = run.model(step)
     vocabulary = Vocabulary(vocabulary_words(task))
     hf_model = convert_to_hf(model, task, vocabulary)
-    if task.form == "pairs":  # the library's own default cuts at 20 tokens
-        hf_model.generation_config.max_new_tokens = task.max_target + 1
+    if task.form in (longest := {"pairs": task.max_target + 1, "marked": 1}):
+        # the library's own default cuts at 20 tokens
+        hf_model.generation_config.max_new_tokens = longest[task.form]
     check_logits(model, hf_model, task, vocabulary)
     if task.form == "text" and run.config().precision == "bf16":  # as exact as it was trained
         hf_model.half()
@@ -414,8 +424,10 @@ def _word_tokenizer(task: Task, vocabulary: Vocabulary) -> Any:
     if task.separator:
         if "-" not in vocabulary.tokens:
             changes.append(normalizers.Replace("-", " "))
+        words = set(vocabulary.tokens) - {*SPECIALS}
+        apart = not any(len(word) > 1 and not word.isalnum() for word in words)
         tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-            [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Punctuation()]
+            [pre_tokenizers.WhitespaceSplit(), *[pre_tokenizers.Punctuation()] * apart]
         )  # type: ignore[assignment]
     else:
         changes.append(normalizers.Replace("\n", "↵"))

@@ -184,7 +184,10 @@ class Task:
         return None
 
     def display_tokens(self, example: Example) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Source and target as words, for the axes of maps and for examples; a text has no target beside it."""
+        """Source and target as words, for the axes of maps and for examples; a text has no target beside it, and that of
+        a marked source are its answers."""
+        if self.form == "marked":
+            return example.source, tuple(one for one in example.target if one != SPECIALS[PAD])
         return example.source, () if self.form == "text" else example.target
 
     def shown(self, token: str) -> str:
@@ -257,14 +260,7 @@ class Task:
         source, mask = self.encode(examples)
         if self.form == "label":
             return Batch(source, mask, None, torch.tensor(list(map(self.label, examples))))
-        if self.form == "text":
-            # Each token's next one; the last token of a typed text has none.
-            ids = [
-                self.target_vocab.encode(one.target or (*one.source[1:], SPECIALS[PAD]))
-                for one in examples
-            ]
-            return Batch(source, mask, None, pad(ids))
-        if self.form == "marked":
+        if self.form in ("text", "marked"):
             ids = [self.target_vocab.encode(self.answers(example)) for example in examples]
             return Batch(source, mask, None, pad(ids))
         targets = [self.target_vocab.encode(example.target) for example in examples]
@@ -276,8 +272,15 @@ class Task:
         )
 
     def answers(self, example: Example) -> tuple[str, ...]:
-        """Of a marked source, the answer of each place, and the padding mark where none is asked."""
-        return example.target
+        """Of a text or a marked source what each place should give, the padding mark where nothing is asked. A typed text
+        has no token after its last one; the last place of a typed marked source asks for what nobody knows."""
+        nothing = (SPECIALS[PAD],) * (len(example.source) - 1)
+        typed = (
+            (*example.source[1:], SPECIALS[PAD])
+            if self.form == "text"
+            else (*nothing, SPECIALS[UNK])
+        )
+        return example.target or typed
 
     def places(self, example: Example) -> tuple[tuple[int, ...], ...] | None:
         """For each target token all source positions that it may well attend to, none where no one is right; None where
@@ -353,6 +356,10 @@ class RowTask(Task):
         sources, targets, count = [], [], 0
         rows = self.sized(generator, held_out)
         while count < size:
+            refuse_if(
+                len(sources) == SAMPLE,
+                f"task = {self.key} has too few different sources to hold some out.",
+            )
             source, target = rows(batch, generator)
             on_side = in_held_out(self.item(source)) == held_out
             sources.append(source[on_side])

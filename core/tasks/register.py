@@ -12,7 +12,7 @@ import torch
 from core import plugins
 from core.entries import KEY, ConfigError, param_complaints, quote, refuse_if, variants
 from core.models import ModelConfig, build_model
-from core.tasks.base import UNK, Batch, Example, Task, Vocabulary, task_of
+from core.tasks.base import PAD, SPECIALS, UNK, Batch, Example, Task, Vocabulary, task_of
 from core.tasks.config import MEASURED, METRICS, TASKS, Metric, TaskConfig, TaskEntry
 
 TRIED = 7  # held-out examples
@@ -145,11 +145,17 @@ def _rows(batch: Batch) -> list[Any]:
 
 def _check_example(task: Task, example: Example) -> None:
     """ConfigError unless it fits the sizes and the vocabularies, and places and metrics can be computed of it."""
-    source, target = example.source, example.target if task.form == "pairs" else ()
+    source, marked = example.source, task.form == "marked"
+    target = example.target if task.form in ("pairs", "marked") else ()
     refuse_if(
         len(source) > task.max_source or len(target) > task.max_target,
         f"An example has {len(source)} and {len(target)} tokens; it said at most {task.max_source} of a source "
         f"and {task.max_target} of a target.",
+    )
+    refuse_if(
+        marked and len(target) != len(source),
+        f"A marked example has {len(target)} answers for {len(source)} tokens; give one of each place, "
+        f"{SPECIALS[PAD]} where nothing is asked.",
     )
     words = source if task.input == "tokens" else ()
     lacking = [*_unknown(task.source_vocab, words), *_unknown(task.target_vocab, target)]
@@ -163,7 +169,8 @@ def _check_example(task: Task, example: Example) -> None:
         f"places gives {quote(places)} for a source of {len(source)} tokens.",
     )
     for metric in task.own_metrics:
-        value = metric.of(source, example.target, example.target)
+        answers = task.display_tokens(example)[1]
+        value = metric.of(source, answers, answers)
         refuse_if(
             value is not None and not 0 <= value <= HIGHEST[metric.unit],
             f"The metric {metric.key} of a right answer is {quote(value)}; a {metric.unit} is from 0 to "
@@ -179,7 +186,7 @@ def _check_models(task: Task) -> None:
     """ConfigError unless each model that it recommends reads a batch."""
     refuse_if(not task.recommended, "It recommends no model: give it one of core.tasks.recipes.")
     refuse_if(
-        bool(task.own_metrics) and task.form not in ("pairs", "label"),
+        bool(task.own_metrics) and task.form not in ("pairs", "label", "marked"),
         f"A metric is of whole outputs, which form = {task.form} has not.",
     )
     batch = _batch(task, 1, 2)

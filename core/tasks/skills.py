@@ -14,7 +14,7 @@ from jaxtyping import Bool, Int
 
 from core.entries import Param, refuse_if
 from core.tasks import recipes
-from core.tasks.base import PAD, SPECIALS, UNK, Example, Form, RowTask, Vocabulary, choose
+from core.tasks.base import PAD, SPECIALS, Example, Form, RowTask, Vocabulary, choose
 from core.tasks.config import TaskConfig, TaskEntry
 from core.tasks.sequences import SYLLABLES
 
@@ -80,17 +80,6 @@ class MarkedTask(RowTask):
             following = torch.cat((source[:, 1:], answers[:, -1:]), 1)
             answers = torch.where(answers < 0, following, answers)
         return self.ids[source], self.ids[answers]
-
-    def display_tokens(self, example: Example) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        return example.source, tuple(one for one in example.target if one not in SPECIALS)
-
-    def answers(self, example: Example) -> tuple[str, ...]:
-        """The answer of each place; of a typed source that of its last place is asked, and unknown."""
-        nothing = (SPECIALS[PAD],) * (len(example.source) - 1)
-        return example.target or (*nothing, SPECIALS[UNK])
-
-    def places(self, example: Example) -> tuple[tuple[int, ...], ...] | None:
-        return None
 
 
 def distinct(
@@ -566,7 +555,7 @@ def whole(key: str, name: str, default: int, low: int, high: int, meaning: str) 
     return Param(key, name, default=default, low=low, high=high, step=1, meaning=meaning)
 
 
-def length_param(default: int, low: int = 4, high: int = 512) -> Param:
+def length_param(default: int, low: int = 12, high: int = 512) -> Param:
     return whole("length", "Length", default, low, high, "tokens of the longest source of training")
 
 
@@ -673,7 +662,7 @@ SKILLS = (
         InContextRecall,
         (
             length_param(32),
-            whole("vocab", "Vocabulary", 16, 4, 128, "different keys and values together"),
+            whole("vocab", "Vocabulary", 16, 8, 128, "different keys and values together"),
             Param(
                 "noise",
                 "Noise",
@@ -708,8 +697,8 @@ SKILLS = (
         SelectiveCopy,
         (
             length_param(48),
-            whole("copied", "Tokens", 8, 2, 64, "number of tokens to copy"),
-            whole("vocab", "Vocabulary", 14, 2, 128, "different tokens"),
+            whole("copied", "Tokens", 8, 4, 64, "number of tokens to copy"),
+            whole("vocab", "Vocabulary", 14, 4, 128, "different tokens"),
         ),
         check_copied,
     ),
@@ -765,7 +754,7 @@ SKILLS = (
         "Each read attends to the bit of the last write, past all that are ignored.",
         FlipFlop,
         (
-            length_param(32),
+            length_param(32, 24),
             tested_param(64),
             Param(
                 "ignored",
@@ -795,7 +784,7 @@ SKILLS = (
         "An expression in prefix notation, modulo 23.",
         NO_PLACE,
         MentalArithmetic,
-        (whole("length", "Operators", 3, 1, 16, "operators of the longest expression"),),
+        (whole("length", "Operators", 3, 2, 16, "operators of the longest expression"),),
     ),
     skill(
         "phone_book",
@@ -817,10 +806,10 @@ SKILLS = (
         "Each letter attends to the same place of the first string: a diagonal.",
         StringCopy,
         (
-            length_param(16, 4, 256),
+            length_param(16, 8, 256),
             whole("shortest", "Shortest", 2, 1, 256, "letters of the shortest source of training"),
             tested_param(32, 512),
-            whole("vocab", "Letters", 26, 2, 64, "different letters"),
+            whole("vocab", "Letters", 26, 4, 64, "different letters"),
         ),
     ),
 )

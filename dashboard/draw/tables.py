@@ -10,7 +10,7 @@ import numpy as np
 from markupsafe import Markup, escape
 
 from core.models import sentence_spans
-from core.tasks import METRICS
+from core.tasks import METRICS, PAD, SPECIALS
 from core.training.evaluate import Bucket, Prediction
 from dashboard.draw.figures import BAR, Ink, Theme, shade, text_on
 from dashboard.draw.formats import cut, number, percent, score
@@ -78,6 +78,21 @@ def answers(
         for source, e in zip(sources, examples, strict=True)
     ]
     return html_table(("input", "answer", "should be"), rows, line, (ANYWHERE, "", ""))
+
+
+def answered(
+    examples: Sequence[Prediction], asked: Sequence[Sequence[str]], pick: str, line: str
+) -> str:
+    """Each source with the model's answer at each place of it that asks, those that are wrong underlined with the right
+    one after them; and how many are wrong. `asked` are the right answers of every place, padding where none is."""
+    rows = []
+    for one, right in zip(examples, asked, strict=True):
+        given = iter(one.predicted)
+        answers = [next(given) if answer != SPECIALS[PAD] else "" for answer in right]
+        text = html("tables", "answered", list(zip(one.source, answers, right, strict=True)), pick)
+        wrong = sum(a != b for a, b in zip(one.predicted, one.target, strict=True))
+        rows.append((text, wrong))
+    return html_table(("input → answer", "wrong"), rows, line, (ANYWHERE, RIGHT))
 
 
 def continued(examples: Sequence[Prediction], separator: str, pick: str, line: str) -> str:

@@ -41,6 +41,7 @@ from dashboard.draw.formats import duration, number, percent, plain, plural, sco
 from dashboard.draw.grids import bar_figure, image, joined_patches, tinted
 from dashboard.draw.tables import (
     DocumentWeights,
+    answered,
     answers,
     continued,
     escaped,
@@ -574,6 +575,9 @@ def examples_html(data: study.RunData, record: Record, theme: Theme) -> tuple[st
     if task.form == "label":
         sources = [escaped(separator(task).join(each.source)) for each in predictions]
         return answers(sources, predictions, *look), long
+    if task.form == "marked":
+        asked = [example.target for example in data.watched[: len(predictions)]]
+        return answered(predictions, asked, *look[1:]), long
     return (continued if task.form == "text" else outputs)(predictions, *look), long
 
 

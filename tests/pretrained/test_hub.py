@@ -915,6 +915,11 @@ EXPORTS = {
         "LlamaForCausalLM",
     ),
     "llama-attention-only": (REPEATS, of(30, 3, 2, 0, kind="decoder", **LLAMA), "LlamaForCausalLM"),
+    "llama-marked": (
+        TaskConfig.of("depo"),
+        of(30, 3, 2, 44, kind="decoder", **LLAMA),
+        "LlamaForCausalLM",
+    ),
     "llama-in-one-line": (
         TaskConfig.of("copy", length=7),
         of(30, 3, 2, 44, kind="decoder", **LLAMA),
@@ -1085,6 +1090,8 @@ def test_what_has_no_twin_is_told_with_what_would_have_one(task, config, words):
         ),
         (REPEATS, "The cat sat. The", ["<bos>", "the", "cat", "sat", ".", "the"]),
         (TaskConfig.of("dates", train_pairs=1000), "1 May\n", ["1", " ", "M", "a", "y"]),
+        (TaskConfig.of("depo"), "n1 n2 +2  n1 =", ["n1", "n2", "+2", "n1", "="]),
+        (TaskConfig.of("modular_arithmetic"), "( 3 - 4 ) =", ["(", "3", "-", "4", ")", "="]),
     ],
 )
 def test_what_is_typed_is_read_as_the_task_reads_it(task, typed, tokens):
@@ -1186,7 +1193,9 @@ def test_zip_holds_folder_and_run_that_is_not_there_is_told(run, capsys):
     assert "There is no run no-such-run" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["marian-letters", "llama-in-one-line", "gpt2", "vit-pixels"])
+@pytest.mark.parametrize(
+    "name", ["marian-letters", "llama-in-one-line", "llama-marked", "gpt2", "vit-pixels"]
+)
 def test_code_of_card_loads_folder_and_prints_what_it_says(name, tmp_path, capsys, monkeypatch):
     task, _, vocabulary, twin = made(name)
     tokenizer = None if "vit" in name else hf_tokenizer(task, vocabulary, 99)

@@ -269,6 +269,24 @@ def test_held_out_lengths_and_a_typed_source(entry):
     assert answers[-1] == UNK and not answers[:-1].any(), "the last place is queried"
 
 
+@each("entry", SKILLS)
+def test_least_values_leave_sources_to_hold_out(entry):
+    least = {one.key: one.low for one in entry.params if one.low is not None}
+    assert len(make_task(TaskConfig.of(entry.key, **least)).held_out(200)) == 200
+
+
+def test_a_task_with_one_source_says_so():
+    task: Any = make_task(TaskConfig.of("parity"))
+    task.numbers = lambda count, *_: (torch.zeros(count, 4, dtype=torch.long),) * 2
+    said = []
+    for held_out in (False, True):
+        try:
+            task.draw(torch.Generator(), held_out)
+        except ValueError as error:
+            said.append(str(error))
+    assert said == ["task = parity has too few different sources to hold some out."]
+
+
 def test_a_model_that_recalls_is_measured_at_marked_places_alone():
     config = RunConfig(
         TaskConfig.of("mqar", length=16, pairs=2, vocab=16),
@@ -285,7 +303,7 @@ def test_a_model_that_recalls_is_measured_at_marked_places_alone():
 
 
 def test_what_is_read_later_changes_no_answer():
-    task = make_task(TaskConfig.of("flip_flop", length=16, tested=0))
+    task = make_task(TaskConfig.of("flip_flop", length=24, tested=0))
     model = build_model(ModelConfig.transformer(16, 2, kind="decoder"), task.shape).eval()
     examples = task.held_out(6)
     predictions = measure_free(model, task, examples, "cpu")
