@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 from unittest.mock import Mock
 
 import msgspec
@@ -21,6 +21,7 @@ from streamlit.testing.v1 import AppTest
 
 from core.attention import AttentionConfig, Choice, ConfigError
 from core.models import ModelConfig
+from core.pretrained.export import export
 from core.runs import store
 from core.runs.archive import pack, unpack
 from core.runs.runs import Run, create_run, deleted_runs, find_run, list_runs
@@ -41,7 +42,8 @@ from core.studies.runs import (
     source_at,
 )
 from core.tasks import TaskConfig, make_task
-from core.training import Prediction, Record, recommended, sweeps as settings
+from core.tasks.base import Form
+from core.training import Prediction, Record, prepare, recommended, sweeps as settings, train
 from core.training.seed_stats import Line, SeedStats
 from core.training.sweeps import SweepConfig, buildable, vary
 from core.training.watch import WatchedModel, watch
@@ -1123,3 +1125,44 @@ def test_other_pages_refuse_a_watched_run(page, name):
     if page == "train":
         assert_case(app, Case(says=["it is watched in a loop of its own"]))
     assert run.status().state == "finished"
+
+
+# A run of each form of task, on every page that opens a run.
+
+OF_FORM = {
+    "pairs": "reverse",
+    "text": "repeats",
+    "label": "iris",
+    "series": "series",
+    "marked": "depo",
+}
+
+
+@each("form", get_args(Form))
+def test_a_run_of_each_form_opens_on_every_page(form, tmp_path):
+    config = recommended(
+        make_task(TaskConfig.of(OF_FORM[form])),
+        steps=2, record_every=1, batch_size=4, held_out=4, num_examples=2,
+    )  # fmt: skip
+    run, session = create_run(config), prepare(config)
+    for record in train(config, session):
+        run.append(record)
+        run.save_checkpoint(session, config)
+    run.set_status("finished", "Finished.")
+    links = {
+        "train": {"run": run.id},
+        "runs": {"run": run.id},
+        "compare_runs": {"runs": f"{run.id},example_run"},
+        "transformer": {"run": run.id},
+        "decode": {"run": run.id},
+        "sweeps": {"of": run.id},
+    }
+    for page, link in links.items():
+        app = open_at(page, **link)
+        assert not app.error, (page, [one.value for one in app.error])
+    assert run.config().task == config.task
+    item = summary_of(run.id)
+    if not runs.hf_problem(item):
+        folder = export(run, tmp_path / "folder")
+        card = (folder / "README.md").read_text(encoding="utf-8")
+        assert "pipeline_tag" in card
