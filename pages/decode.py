@@ -150,7 +150,7 @@ def choose_run(runs: Mapping[str, Run]) -> tuple[Run, str]:
     linked, trouble = st.query_params.get(LINKED), ""
     if linked is not None and linked not in runs:
         trouble = (
-            "The run in the link is not on this machine, has no saved weights, or has no decoder. "
+            "The run in the link is not on this machine, has no saved weights, or writes no outputs. "
             "Below is the example."
         )
         linked = HALF_TRAINED.id

@@ -5,7 +5,7 @@ Each follows the generator that its authors published; docs/scoreboard.md says i
 
 import itertools
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -94,15 +94,23 @@ def numbered(letter: str, count: int) -> tuple[str, ...]:
     return tuple(f"{letter}{number}" for number in range(1, count + 1))
 
 
-def values_after(example: Example) -> tuple[tuple[int, ...], ...]:
-    """Of each answer the place after the last earlier occurrence of the token that asks."""
-    source = example.source
-    return tuple(
-        next(((j + 1,) for j in range(i - 1, -1, -1) if source[j] == source[i]), ())
-        if answer != SPECIALS[PAD]
-        else ()
-        for i, answer in enumerate(example.target or (SPECIALS[PAD],) * len(source))
-    )
+def at_end(source: Int[torch.Tensor, "N S"], answers: Int[torch.Tensor, "N A"]) -> Numbers:
+    """Sources whose last places ask for these answers."""
+    marked = torch.full_like(source, -1)
+    marked[:, -answers.shape[1] :] = answers
+    return source, marked
+
+
+def values_after(
+    source: Sequence[str], answers: Sequence[str], end: int | None = None
+) -> tuple[tuple[int, ...], ...]:
+    """Of each answer the place after the last earlier occurrence of the token that asks, among the first `end` tokens."""
+    places, last = list[tuple[int, ...]](), dict[str, int]()
+    for i, (token, answer) in enumerate(zip(source, answers, strict=True)):
+        places.append((last[token],) if answer != SPECIALS[PAD] and token in last else ())
+        if end is None or i < end:
+            last[token] = i + 1
+    return tuple(places)
 
 
 class MultiQueryRecall(MarkedTask):
@@ -138,13 +146,8 @@ class MultiQueryRecall(MarkedTask):
 
     def places(self, example: Example) -> tuple[tuple[int, ...], ...]:
         """The value of the last pair with that key."""
-        pairs = Example(example.source[: 2 * (self.pairs + self.updates)], ())
-        last = {key: 2 * at + 1 for at, key in enumerate(pairs.source[::2])}
-        queried = example.target or (SPECIALS[PAD],) * len(example.source)
-        return tuple(
-            (last[key],) if answer != SPECIALS[PAD] and key in last else ()
-            for key, answer in zip(example.source, queried, strict=True)
-        )
+        end = 2 * (self.pairs + self.updates)
+        return values_after(example.source, self.answers(example), end)
 
 
 class InContextRecall(MarkedTask):
@@ -186,7 +189,7 @@ class InContextRecall(MarkedTask):
 
     def places(self, example: Example) -> tuple[tuple[int, ...], ...]:
         """The value of the last pair with that key."""
-        return values_after(example)
+        return values_after(example.source, self.answers(example))
 
 
 def seen(keys: Int[torch.Tensor, "N P"], real: Bool[torch.Tensor, "N P"]) -> Any:
@@ -260,16 +263,13 @@ class SelectiveCopy(MarkedTask):
         at = torch.arange(self.copied) + (before <= torch.arange(self.copied)).sum(1)
         source = torch.full((count, length), self.vocab).scatter(1, at, tokens)
         source[:, -self.copied - 1] = self.vocab + 1
-        answers = torch.full_like(source, -1)
-        answers[:, -self.copied :] = tokens
-        return source, answers
+        return at_end(source, tokens)
 
     def places(self, example: Example) -> tuple[tuple[int, ...], ...]:
         """The token that is asked."""
         tokens = [i for i, token in enumerate(example.source) if token not in (".", "copy")]
-        start = len(example.source) - self.copied
-        queried = [(place,) for place in tokens[: self.copied]] if example.target else []
-        return ((),) * start + (*queried, *[()] * (self.copied - len(queried)))
+        before = len(example.source) - self.copied
+        return ((),) * before + tuple((place,) for place in tokens[: self.copied])
 
 
 class Memorize(MarkedTask):
@@ -297,45 +297,51 @@ class Parity(MarkedTask):
     """Bits; at the last one, whether the ones are odd in number (Delétang 2022; NX-AI's formal_language)."""
 
     def __init__(self, config: TaskConfig, entry: TaskEntry) -> None:
-        lengths = 3, int(config["length"])
-        super().__init__(config, entry, ("0", "1"), lengths, int(config["tested"]))
+        length, tested = int(config["length"]), int(config["tested"])
+        super().__init__(config, entry, ("0", "1"), (3, length), tested)
 
     def numbers(
         self, count: int, length: int, generator: torch.Generator, held_out: bool
     ) -> Numbers:
         bits = torch.randint(2, (count, length), generator=generator)
-        answers = torch.full_like(bits, -1)
-        answers[:, -1] = bits.sum(1) % 2
-        return bits, answers
+        return at_end(bits, bits.sum(1, keepdim=True) % 2)
 
 
 OPERATORS = "+-*"
 
 
-class ModularArithmetic(MarkedTask):
-    """A sum modulo `modulus`, asked at the sign of equality (Delétang 2022). Without brackets, × binds before + and −."""
+class Arithmetic(MarkedTask):
+    """An expression modulo a number, asked at the sign of equality."""
 
-    def __init__(self, config: TaskConfig, entry: TaskEntry) -> None:
-        self.modulus, self.brackets = int(config["modulus"]), config["brackets"] == "yes"
-        self.operators = OPERATORS if config["multiply"] == "yes" else OPERATORS[:2]
-        names = (*map(str, range(self.modulus)), *OPERATORS, "(", ")", "=")
-        lengths = 4, int(config["length"])
-        super().__init__(config, entry, names, lengths, int(config["tested"]))
+    modulus = 23
 
-    def size(self, length: int) -> int:
-        return length if self.brackets else 2 * (length // 2)
+    def expression(self, rng: random.Random, length: int) -> tuple[Sequence[str], int]:
+        """Tokens and value."""
+        raise NotImplementedError
 
     def numbers(
         self, count: int, length: int, generator: torch.Generator, held_out: bool
     ) -> Numbers:
         rng = random.Random(choose(generator, 2**31))
-        size = self.size(length) - 1
-        made = [(self._nested if self.brackets else self._flat)(rng, size) for _ in range(count)]
-        index = self.names.index
-        source = torch.tensor([[*map(index, text), index("=")] for text, _ in made])
-        answers = torch.full_like(source, -1)
-        answers[:, -1] = torch.tensor([value % self.modulus for _, value in made])
-        return source, answers
+        made = [self.expression(rng, length) for _ in range(count)]
+        source = torch.tensor([[*map(self.names.index, (*text, "="))] for text, _ in made])
+        return at_end(source, torch.tensor([[value % self.modulus] for _, value in made]))
+
+
+class ModularArithmetic(Arithmetic):
+    """A sum of digits (Delétang 2022). Without brackets, × binds before + and −."""
+
+    def __init__(self, config: TaskConfig, entry: TaskEntry) -> None:
+        self.modulus, self.brackets = int(config["modulus"]), config["brackets"] == "yes"
+        self.operators = OPERATORS if config["multiply"] == "yes" else OPERATORS[:2]
+        names = (*map(str, range(self.modulus)), *OPERATORS, "(", ")", "=")
+        super().__init__(config, entry, names, (4, int(config["length"])), int(config["tested"]))
+
+    def size(self, length: int) -> int:
+        return length if self.brackets else 2 * (length // 2)
+
+    def expression(self, rng: random.Random, length: int) -> tuple[str, int]:
+        return (self._nested if self.brackets else self._flat)(rng, self.size(length) - 1)
 
     def _flat(self, rng: random.Random, length: int) -> tuple[str, int]:
         """x op x … of an odd length; sums of products."""
@@ -391,8 +397,8 @@ class FlipFlop(MarkedTask):
 
     def __init__(self, config: TaskConfig, entry: TaskEntry) -> None:
         self.ignored = float(config["ignored"])
-        lengths = int(config["length"]), int(config["length"])
-        super().__init__(config, entry, ("0", "1", "w", "i", "r"), lengths, int(config["tested"]))
+        length, tested = int(config["length"]), int(config["tested"])
+        super().__init__(config, entry, ("0", "1", "w", "i", "r"), (length, length), tested)
 
     def size(self, length: int) -> int:
         return 2 * (length // 2)
@@ -418,7 +424,7 @@ class FlipFlop(MarkedTask):
         last, places = 0, list[tuple[int, ...]]()
         for i, token in enumerate(example.source):
             last = i + 1 if token == "w" else last
-            places.append((last,) if token == "r" and example.target else ())
+            places.append((last,) if token == "r" else ())
         return tuple(places)
 
 
@@ -434,7 +440,7 @@ class Depo(MarkedTask):
         super().__init__(config, entry, names, (max(3, nodes // 2), nodes))
 
     def size(self, length: int) -> int:
-        return 2 * length + 3 * min(length, self.queries) + min(length, self.queries) - 1
+        return 2 * length + 4 * min(length, self.queries) - 1
 
     def numbers(
         self, count: int, length: int, generator: torch.Generator, held_out: bool
@@ -450,17 +456,13 @@ class Depo(MarkedTask):
         reached = cycle.gather(1, (at + hops) % length)
         equal = torch.full_like(at, len(self.names) - 1)
         queried = torch.stack((nodes + hops - 1, cycle.gather(1, at), equal, reached), 2).flatten(1)
-        nothing = torch.full_like(at, -1)
+        source, nothing = torch.cat((edges, queried), 1), torch.full_like(at, -1)
         answers = torch.stack((nothing, nothing, reached, nothing), 2).flatten(1)
-        source = torch.cat((edges, queried), 1)
-        marked = torch.cat((torch.full_like(edges, -1), answers), 1)
-        return source[:, :-1], marked[:, :-1]
+        return at_end(source[:, :-1], answers[:, :-1])
 
 
-class MentalArithmetic(MarkedTask):
-    """An expression of numbers modulo 23 in prefix notation, asked at the sign of equality (Mano, Allen-Zhu 2025)."""
-
-    modulus = 23
+class MentalArithmetic(Arithmetic):
+    """An expression in prefix notation, after its number of operators (Mano, Allen-Zhu 2025)."""
 
     def __init__(self, config: TaskConfig, entry: TaskEntry) -> None:
         names = (*map(str, range(self.modulus)), *OPERATORS, "=", *numbered("L", 16))
@@ -469,18 +471,9 @@ class MentalArithmetic(MarkedTask):
     def size(self, length: int) -> int:
         return 2 * length + 3
 
-    def numbers(
-        self, count: int, length: int, generator: torch.Generator, held_out: bool
-    ) -> Numbers:
-        rng = random.Random(choose(generator, 2**31))
-        made = [self._prefix(rng, length) for _ in range(count)]
-        index = self.names.index
-        source = torch.tensor(
-            [[index(f"L{length}"), *map(index, text), index("=")] for text, _ in made]
-        )
-        answers = torch.full_like(source, -1)
-        answers[:, -1] = torch.tensor([value for _, value in made])
-        return source, answers
+    def expression(self, rng: random.Random, length: int) -> tuple[list[str], int]:
+        text, value = self._prefix(rng, length)
+        return [f"L{length}", *text], value
 
     def _prefix(self, rng: random.Random, length: int) -> tuple[list[str], int]:
         """Operator, left and right, of `length` operators together."""
@@ -503,8 +496,8 @@ class PhoneBook(MarkedTask):
     def __init__(self, config: TaskConfig, entry: TaskEntry) -> None:
         self.people = int(config["people"])
         names = (*map(str, range(10)), *SYLLABLES[: self.people], "?")
-        lengths = int(config["entries"]), int(config["entries"])
-        super().__init__(config, entry, names, lengths, int(config["tested"]))
+        entries, tested = int(config["entries"]), int(config["tested"])
+        super().__init__(config, entry, names, (entries, entries), tested)
 
     def size(self, length: int) -> int:
         return length * (self.digits + 1) + self.digits + 1
@@ -518,10 +511,7 @@ class PhoneBook(MarkedTask):
         chosen = torch.randint(length, (count, 1, 1), generator=generator)
         queried = book.gather(1, chosen.expand(-1, -1, self.digits + 1))[:, 0]
         mark = torch.full((count, 1), len(self.names) - 1)
-        source = torch.cat((book.flatten(1), mark, queried[:, :-1]), 1)
-        answers = torch.full_like(source, -1)
-        answers[:, -self.digits :] = queried[:, 1:]
-        return source, answers
+        return at_end(torch.cat((book.flatten(1), mark, queried[:, :-1]), 1), queried[:, 1:])
 
 
 class StringCopy(MarkedTask):
@@ -541,14 +531,12 @@ class StringCopy(MarkedTask):
     ) -> Numbers:
         letters = torch.randint(self.letters, (count, length), generator=generator)
         mark = torch.full((count, 1), self.letters)
-        source = torch.cat((letters, mark, letters[:, :-1]), 1)
-        return source, torch.cat((torch.full_like(letters, -1), letters), 1)
+        return at_end(torch.cat((letters, mark, letters[:, :-1]), 1), letters)
 
     def places(self, example: Example) -> tuple[tuple[int, ...], ...]:
         """The letter that is asked."""
         length = len(example.source) // 2
-        queried = [(i,) for i in range(length)] if example.target else [()] * length
-        return ((),) * (len(example.source) - length) + (*queried,)
+        return ((),) * (len(example.source) - length) + tuple((i,) for i in range(length))
 
 
 def whole(key: str, name: str, default: int, low: int, high: int, meaning: str) -> Param:

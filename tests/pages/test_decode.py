@@ -158,7 +158,7 @@ def test_any_run_with_a_decoder_can_be_decoded(key, kind, changes, says):
 def test_a_run_that_says_no_tokens_is_not_offered():
     run = made("iris", "classifier")
     at = open_decode(run=run.id)
-    assert_says(at, "has no decoder")
+    assert_says(at, "writes no outputs")
     assert run.id not in at.selectbox(key="decode:run").options and "data-place" in tree(at)
 
 
