@@ -55,6 +55,8 @@ DRAWN: tuple[tuple[str, dict[str, Any]], ...] = (
     ("digits", {"patch": "4"}),
     ("pictures", {"language": "es", "digits": 4, "patch": "4"}),
     ("series", {"period": 5, "seasons": 3, "anomalies": 0.2}),
+    ("depo", {"nodes": 5, "hops": 3}),
+    ("group_words", {"length": 12, "tested": 14, "items": 4}),
     ("own_text", {"length": 24}),
     ("own_text", {"length": 16, "unit": "words"}),
     ("own_text", {"length": 16, "data": "".join(map(str, range(100)))[:180]}),

@@ -245,8 +245,8 @@ def code_of(task: Task, hf_model: Any, tokenizer: Any) -> str:
             words = words[: words.index(tokenizer.eos_token)]
         words, count = words[: max(1, len(words) // 2)], NEW_TOKENS
     if task.form == "marked":  # up to the last place that asks
-        asked = [at for at, one in enumerate(example.target) if one != SPECIALS[PAD]]
-        words, count = words[: asked[-1] + 1], 1
+        places = [at for at, one in enumerate(example.target) if one != SPECIALS[PAD]]
+        words, count = words[: places[-1] + 1], 1
     text = task.text_of(words)
     if task.form == "pairs" and not two:  # the source, then the mark with which the target begins
         text += tokenizer.bos_token

@@ -622,7 +622,10 @@ def skill(
     return entry
 
 
-NO_PLACE = "No place alone decides: each answer depends on everything before it."
+NO_PLACE = (
+    "No place alone decides: each answer depends on everything before it. Two layers of softmax do not learn it in these "
+    "steps."
+)
 SKILLS = (
     skill(
         "mqar",
@@ -680,7 +683,7 @@ SKILLS = (
     skill(
         "selective_copy",
         "Selective copying",
-        "Tokens among blanks. Write the tokens, without the blanks.",
+        "Tokens among blanks, then a mark. Give the tokens one by one, without the blanks.",
         "Each answer attends to one token, past the blanks.",
         SelectiveCopy,
         (
@@ -712,7 +715,7 @@ SKILLS = (
     skill(
         "modular_arithmetic",
         "Modular arithmetic",
-        "A sum of digits, modulo a number.",
+        "A sum of digits. Give it modulo a number, at the sign of equality.",
         NO_PLACE,
         ModularArithmetic,
         (
@@ -726,7 +729,7 @@ SKILLS = (
     skill(
         "group_words",
         "Products of permutations",
-        "Permutations. Say at each the product of all so far.",
+        "Permutations of a few things. Give at each the product of all so far.",
         NO_PLACE,
         GroupWords,
         (
@@ -769,7 +772,7 @@ SKILLS = (
     skill(
         "mano",
         "Mental arithmetic",
-        "An expression in prefix notation, modulo 23.",
+        "An expression in prefix notation. Give its value modulo 23.",
         NO_PLACE,
         MentalArithmetic,
         (whole("length", "Operators", 3, 2, 16, "operators of the longest expression"),),
@@ -777,20 +780,20 @@ SKILLS = (
     skill(
         "phone_book",
         "Phone book",
-        "Names with numbers, then one of the names. Write its number.",
+        "Names with numbers, then one of the names. Give its number, digit by digit.",
         "Each digit attends to the digit after the same name.",
         PhoneBook,
         (
-            whole("entries", "Entries", 6, 2, 32, "names in a book"),
+            whole("entries", "Entries", 4, 2, 32, "names in a book"),
             tested_param(0, 64),
-            whole("people", "Names", 64, 8, 200, "different names"),
+            whole("people", "Names", 32, 8, 200, "different names"),
         ),
         check_people,
     ),
     skill(
         "string_copy",
         "String copy",
-        "Letters, then the same letters again.",
+        "Letters, then a mark. Give the letters again, one by one.",
         "Each letter attends to the same place of the first string: a diagonal.",
         StringCopy,
         (

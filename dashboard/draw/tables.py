@@ -81,15 +81,15 @@ def answers(
 
 
 def answered(
-    examples: Sequence[Prediction], asked: Sequence[Sequence[str]], pick: str, line: str
+    examples: Sequence[Prediction], answers: Sequence[Sequence[str]], pick: str, line: str
 ) -> str:
     """Each source with the model's answer at each place of it that asks, those that are wrong underlined with the right
-    one after them; and how many are wrong. `asked` are the right answers of every place, padding where none is."""
+    one after them; and how many are wrong. `answers` are the right ones of every place, padding where none is."""
     rows = []
-    for one, right in zip(examples, asked, strict=True):
+    for one, right in zip(examples, answers, strict=True):
         given = iter(one.predicted)
-        answers = [next(given) if answer != SPECIALS[PAD] else "" for answer in right]
-        text = html("tables", "answered", list(zip(one.source, answers, right, strict=True)), pick)
+        shown = [next(given) if answer != SPECIALS[PAD] else "" for answer in right]
+        text = html("tables", "answered", list(zip(one.source, shown, right, strict=True)), pick)
         wrong = sum(a != b for a, b in zip(one.predicted, one.target, strict=True))
         rows.append((text, wrong))
     return html_table(("input → answer", "wrong"), rows, line, (ANYWHERE, RIGHT))

@@ -576,8 +576,8 @@ def examples_html(data: study.RunData, record: Record, theme: Theme) -> tuple[st
         sources = [escaped(separator(task).join(each.source)) for each in predictions]
         return answers(sources, predictions, *look), long
     if task.form == "marked":
-        asked = [example.target for example in data.watched[: len(predictions)]]
-        return answered(predictions, asked, *look[1:]), long
+        right = [example.target for example in data.watched[: len(predictions)]]
+        return answered(predictions, right, *look[1:]), long
     return (continued if task.form == "text" else outputs)(predictions, *look), long
 
 
