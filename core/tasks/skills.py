@@ -733,9 +733,9 @@ SKILLS = (
         NO_PLACE,
         GroupWords,
         (
-            length_param(16),
+            length_param(16, 8),
             tested_param(32),
-            whole("items", "Items", 3, 2, 5, "how many things are permuted: 3 for S₃, 5 for S₅"),
+            whole("items", "Items", 3, 3, 5, "how many things are permuted: 3 for S₃, 5 for S₅"),
         ),
     ),
     skill(
