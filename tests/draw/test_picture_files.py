@@ -169,6 +169,7 @@ def test_what_a_reader_typed_is_never_markup():
         tables.outputs(predictions, " ", "#f00", "#000"),
         tables.continued(predictions, "", "#f00", "#000"),
         tables.answers([tables.escaped(bad)], predictions, " ", "#f00", "#000"),
+        tables.answered(predictions, [(bad,)], "#f00", "#000"),
     )
     for table in drawn:
         assert "<script" not in table and "&lt;script&gt;" in table
@@ -178,6 +179,12 @@ def test_wrong_words_are_marked_and_counted():
     table = tables.outputs([Prediction(("a",), ("x", "y", "z"), ("x", "q"))], " ", "#f00", "#000")
     assert re.findall(r"<b [^>]*>(\w)</b>", table) == ["q"]
     assert plain_text(table).split()[-1] == "2", "one is wrong, one is missing"
+    one = Prediction(("a", "b", "c"), ("x", "y"), ("y", "y"))
+    table = tables.answered([one], [("x", "<pad>", "y")], "#f00", "#000")
+    assert re.findall(r"<b [^>]*>(\w)</b>", table) == ["y"], "place by place"
+    assert plain_text(table).split()[-9:] == ["a", "→", "y", "(not", "x)", "b", "c", "→", "y"][
+        -8:
+    ] + ["1"]
     for answer, end in (("a", ["should", "be", "1", "a"]), ("b", ["be", "1", "b", "a"])):
         made = [Prediction(("1",), ("a",), (answer,))]
         assert plain_text(tables.answers(["1"], made, "", "#f", "#0")).split()[-4:] == end

@@ -487,7 +487,7 @@ def test_a_metric_has_another_name_than_a_record():
 def broken(doubled, **changes):
     """The worked example's entry with fields changed, and its class with methods changed."""
     methods: dict[str, Any] = {
-        name: changes.pop(name) for name in ("draw", "places") if name in changes
+        name: changes.pop(name) for name in ("draw", "places", "form") if name in changes
     }
     entry = replace(doubled["ENTRY"], **{"key": "other", "metrics": (), **changes})
     kind = type("Broken", (doubled["Doubled"],), methods)
@@ -540,6 +540,7 @@ BROKEN_TASKS = [
         "it said at most 12 of a source",
     ),
     (dict(places=lambda self, example: ((99,),)), "places gives"),
+    (dict(form="marked"), "answers for .* tokens; give one of each place, <pad> where nothing"),
     (dict(draw=lambda self, g, held_out: 1 / 0), "test_tasks.py, line .*ZeroDivisionError"),
 ]
 
@@ -550,6 +551,23 @@ def test_a_task_that_breaks_a_promise_is_not_added(changes, words, doubled):
     entry = broken(doubled, **changes)
     pytest.raises(ConfigError, lambda: register_task(entry)).match(words)
     assert ([*TASKS], {**METRICS}) == before, "nothing is left behind"
+
+
+def test_a_task_that_asks_at_places_is_added_and_trained(doubled):
+    def draw(self, generator, held_out):
+        source = doubled["Doubled"].draw(self, generator, held_out).source
+        return Example(source, ("<pad>",) * (len(source) - 1) + source[:1])
+
+    def build(config):
+        task = type("First", (doubled["Doubled"],), {"form": "marked", "draw": draw})(config, entry)
+        task.recommended = {"decoder": task.recommended["decoder"]}
+        return task
+
+    metric = Metric("firsts", "first letters", lambda source, target, predicted: len(target) == 1)
+    entry = replace(doubled["ENTRY"], key="first", metrics=(metric,), build=build)
+    task = make_task(TaskConfig.of(register_task(entry).key))
+    *_, record = train(recommended(task, steps=2, record_every=1, held_out=100))
+    assert record.scores["firsts"] == 1.0, "a metric is of the answers alone"
 
 
 def test_a_task_is_replaced_where_that_is_asked(doubled):
