@@ -765,7 +765,7 @@ SKILLS = (
         "One step a layer: from a node to the node after it.",
         Depo,
         (
-            whole("nodes", "Nodes", 8, 4, 64, "nodes of the longest cycle"),
+            whole("nodes", "Nodes", 4, 4, 64, "nodes of the longest cycle"),
             whole("hops", "Steps", 2, 1, 16, "the most steps that are asked"),
         ),
     ),
