@@ -1,125 +1,112 @@
 """Scoreboard: which mechanism learns which skill, in how many of eight seeds, and at what cost."""
 
-import json
 from functools import partial
 
 import streamlit as st
 
 import dashboard.page as lab
 from core.attention import ConfigError
-from core.entries import refuse_if
-from core.scoreboard.base import Cell, differs, plain, read_board
-from core.scoreboard.run import measure_cell, seconds_left
+from core.runs.runs import Run
+from core.scoreboard.base import Cell, Mechanism, Skill, best_rate, differs, read_board
+from core.scoreboard.run import measure_cell
 from core.studies import scoreboard as study
 from dashboard.draw import scoreboard as draw
 
-PAGE = "scoreboard"
-BOARD = read_board()
-FIRST = BOARD.mechanisms[0].key, BOARD.skills[0].key
-
-
-def place_of(text: str) -> str:
-    """The picked cell of a link: mechanism and skill with a slash between."""
-    mechanism, _, skill = text.rpartition("/")
-    board = study.with_own(BOARD)
-    board.mechanism(mechanism), board.skill(skill)
-    return text
+PAGE, OWN, FILE = "scoreboard", "scoreboard:own", "scoreboard:file"
+SKILLS = {one.key: one.name for one in read_board().skills}
 
 
 class Controls(lab.Fields, page=PAGE):
-    sort = lab.Select[str](
-        "Sort by",
-        {"": "The order of the board", **{one.key: one.name for one in BOARD.skills}},
-        help="The mechanisms that learned this skill in most seeds come first.",
+    matrix: study.Matrix
+    mechanism = lab.Select[str](
+        "Mechanism",
+        lambda c: {one.key: one.name for one in c.matrix.board.mechanisms},
+        span=2,
+        help="The row of the picked cell. A press on a cell picks it, too.",
     )
-    cell = lab.LinkedValue("/".join(FIRST), "cell")
+    skill = lab.Select[str](
+        "Skill", SKILLS, span=2, help="The column of the picked cell, which the table has, too."
+    )
+    best_first = lab.Toggle(
+        "Best first", help="The mechanisms that learned the picked skill in most seeds come first."
+    )
     cost = lab.Select[str](
-        "Cost",
-        draw.COSTS,
-        hidden=True,
-        help="What a mechanism costs on the longest source of the skill.",
+        "Cost", draw.COSTS, help="What a mechanism costs on the longest source of the skill."
     )
     attention = lab.Text(
-        "Mechanism",
+        "Attention",
         "kernel=gla projection=short_conv mask=causal",
-        help="Attention as text, as Compare and the shell take it; a semicolon stands between the layers of a pattern.",
+        span=3,
+        help="As Side by side and the shell take it; a semicolon stands between the layers of a pattern.",
     )
     skills = lab.MultiSelect[str](
-        "Skills",
-        {one.key: one.name for one in BOARD.skills},
-        [BOARD.skills[0].key],
-        help="The skills that it is trained on.",
+        "Trained on", SKILLS, [*SKILLS][:1], span=3, help="The skills of the new row."
     )
 
 
 def page() -> None:
     lab.title("Scoreboard", draw.LEAD)
-    Controls.cell.linked(place_of)
     lab.fragment(view)()
+    functions = measure_cell, best_rate, differs, study.front
     lab.details(
-        "Papers and source",
-        partial(
-            lab.sources, draw.PAPERS, measure_cell, study.front, differs, BOARD.pending, BOARD.score
-        ),
-        "scoreboard:papers",
+        "Papers and source", partial(lab.sources, draw.PAPERS, *functions), "scoreboard:papers"
     )
 
 
 def view() -> None:
-    matrix = lab.shared(study.read_matrix)
-    controls = Controls.draw("sort", into=lab.HERE)
-    mechanism, _, skill = Controls.cell.value.rpartition("/")
-    names = {one.name: one.key for one in matrix.board.mechanisms}
-    columns = {one.name: one.key for one in matrix.board.skills}
+    matrix = lab.computed(study.read_matrix)
+    controls = Controls.draw("mechanism", "skill", "best_first", matrix=matrix)
+    row, skill = matrix.board.mechanism(controls.mechanism), matrix.board.skill(controls.skill)
 
     def press() -> None:
         if point := lab.pressed_point("scoreboard:matrix"):
-            Controls.cell.set(f"{names[point['layer']]}/{columns[point['head']]}")
+            rows = {one.name: one.key for one in matrix.board.mechanisms}
+            columns = {one.name: one.key for one in matrix.board.skills}
+            Controls.set(mechanism=rows[point["layer"]], skill=columns[point["head"]])
 
+    sort = skill.key if controls.best_first else ""
     lab.draw_chart(
         st,
-        draw.matrix_figure(matrix, controls.sort, (mechanism, skill), lab.theme()),
+        draw.matrix_figure(matrix, sort, (row, skill), lab.theme()),
         key="scoreboard:matrix",
-        alt="In how many of eight seeds each mechanism learned each skill.",
+        alt="In how many of eight seeds each mechanism learned each skill",
         selection_mode=[lab.PICKED],
         on_select=press,
     )
+    lab.fact(draw.fact_text(matrix, row, skill))
     lab.caption(draw.legend(matrix))
-    lab.fact(draw.fact_text(matrix, mechanism, skill))
-    lab.paragraph(draw.cell_text(matrix, mechanism, skill))
-    score = matrix.scores.get((mechanism, skill))
-    left, right = st.columns([1, 1], gap="medium")
+    for sentence in matrix.refused:
+        st.warning(lab.plain(sentence))
+    left, right = st.columns(2, gap="large")
     with left:
-        if score is not None and score.results:
-            lab.chart_title(f"{matrix.board.skill(skill).name} along the steps, a line a seed")
-            lab.draw_chart(
-                st,
-                draw.curves_figure(matrix, mechanism, skill, lab.theme()),
-                key="scoreboard:curves",
-                alt="The measure of the skill over the steps of each training.",
-            )
-        _again(matrix, mechanism, skill)
+        _curves(matrix, row, skill)
+        lab.paragraph(draw.cell_text(matrix, row, skill))
+        _again(matrix, row, skill)
     with right:
         cost = Controls.draw("cost", into=lab.HERE).cost
-        costs = {
-            one.key: lab.cached(study.costs, matrix, one.key, skill)
-            for one in matrix.board.mechanisms
-        }
-        lab.draw_chart(
-            st,
-            draw.scatter_figure(matrix, skill, cost, costs, lab.theme()),
-            key="scoreboard:scatter",
-            alt="The share of seeds that learned the skill against a cost.",
-        )
+        attentions = tuple(one.attention for one in matrix.board.mechanisms)
+        costs = lab.shared(study.costs, skill.key, attentions)
+        if scatter := draw.scatter_figure(matrix, skill, cost, costs, lab.theme()):
+            lab.draw_chart(
+                st,
+                scatter,
+                key="scoreboard:scatter",
+                alt="The share of seeds that learned the skill against a cost",
+                heading=f"{skill.name}: share of seeds by cost",
+            )
+        else:
+            lab.placeholder("No mechanism was measured on this skill yet.", draw.HEIGHT)
     head, rows = draw.table(matrix, skill)
-    lab.table(head, rows, caption=f"{matrix.board.skill(skill).name}, by mechanism", markers=False)
+    lab.table(head, rows, caption=f"{skill.name}, by mechanism", markers=False)
+    runs = [run for run in study.board_runs() if not run.status().ended]
+    lab.details("Your mechanism", partial(_own, matrix, runs), OWN, opened=bool(runs))
+    lab.details("Results of others", _others, "scoreboard:others")
     lab.details(
         "What an expert objects", lambda: st.markdown(draw.OBJECTIONS), "scoreboard:objections"
     )
-    lab.details("Your mechanism", partial(_own, matrix), "scoreboard:own")
     st.download_button(
         "All cells, JSON lines",
-        lambda: "".join(f"{json.dumps(plain(one))}\n" for one in matrix.cells.values()),
+        lambda: study.to_lines(matrix),
         "scoreboard.jsonl",
         "application/jsonl",
         on_click="ignore",
@@ -129,41 +116,121 @@ def view() -> None:
     lab.as_python(matrix=matrix, draw={"scoreboard:matrix": draw.CHART})
 
 
-def _again(matrix: study.Matrix, mechanism: str, skill: str) -> None:
-    """Train the picked cell as a run, whose attention, weights and curves are then on every page."""
-    score = matrix.scores.get((mechanism, skill))
-    cell = Cell(
-        mechanism, skill, score.rate if score else matrix.board.rates[0], matrix.board.seeds[0]
+def _curves(matrix: study.Matrix, row: Mechanism, skill: Skill) -> None:
+    ink = lab.Ink.of(lab.theme())
+    groups = draw.curves(matrix, row, skill, ink)
+    if not any(groups[:2]):
+        lab.placeholder("The curves of each training appear here once it is measured.", draw.HEIGHT)
+        return
+    lab.draw_chart(
+        st,
+        draw.curves_figure(groups, skill, ink),
+        key="scoreboard:curves",
+        alt=f"{skill.name} along the steps of each training",
+        heading=f"{row.name}: {skill.name.lower()} along the steps",
+        legend=lab.legend(draw.curves_legend(groups), ink),
     )
-    seconds = seconds_left(matrix.board.only([mechanism], [skill]), {}) / 11
-    if st.button(
-        f"Train this model here, about {lab.duration(seconds)}",
-        key="scoreboard:again",
-        icon=":material/play_arrow:",
-        help="Seed 0 of the cell, as a run: its attention is then on Train and on every page that opens a run.",
-    ):
-        run = lab.queue.start(matrix.board.run(cell), name=f"{mechanism} on {skill}")
-        st.switch_page(lab.step_of("train").page(), query_params={"run": run.id})
 
 
-@lab.input_errors()
-def _own(matrix: study.Matrix) -> None:
+def _again(matrix: study.Matrix, row: Mechanism, skill: Skill) -> None:
+    """Train the picked cell as a run, whose attention, weights and curves are then on every page."""
+    board, score = matrix.board, matrix.scores.get((row.key, skill.key))
+    rate = score.rate if score else board.rates[len(board.rates) // 2]
+    config = lab.limits.within(board.run(Cell(row.key, skill.key, rate, board.seeds[0])))
+    name = f"{row.name}, {skill.name}"
+    lab.start_run(PAGE, config, partial(lab.queue.start, name=name), _open_train, ConfigError)
+    lab.show_flash(PAGE)
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.button(
+            "Train this model here",
+            key="scoreboard:again",
+            icon=":material/play_arrow:",
+            on_click=lab.press,
+            args=(PAGE,),
+            help=f"Seed {board.seeds[0]} at a rate of {rate:g}, as a run.",
+        )
+        st.caption(draw.again_text(study.training_seconds(matrix, row, skill)))
+    lab.limits_line()
+
+
+def _open_train(run: Run) -> None:
+    st.switch_page(lab.step_of("train").page(), query_params={"run": run.id})
+
+
+def _own(matrix: study.Matrix, runs: list[Run]) -> None:
+    """A row of a reader's own: its text, its skills, Start, then how far its runs are, and Stop."""
     lab.paragraph(draw.OWN)
-    controls = Controls.draw("attention", "skills", into=lab.HERE)
-    refuse_if(not controls.skills, "Choose at least one skill.")
-    board = study.own_board(controls.attention, controls.skills)
+    lab.show_flash(OWN)
     workers = lab.queue.max_workers()
-    takes = lab.duration(study.seconds(board) / workers)
-    if st.button(
-        f"Add this row, about {takes}", key="scoreboard:add", icon=":material/play_arrow:"
-    ):
-        lab.queue.measure_board(board)
-        st.rerun()
-    for run in study.board_runs():
-        status = run.status()
-        lab.caption(f"{run.id}: {status.state}. {lab.plain(status.message)}")
-    if (file := st.file_uploader("Results of others", "jsonl", key="scoreboard:file")) is not None:
-        try:
-            study.take_in(file.getvalue())
-        except (ConfigError, ValueError) as error:
-            lab.field_error(error)
+    with lab.input_errors():
+        controls = Controls.draw("attention", "skills")
+        board = study.own_board(controls.attention, controls.skills)
+        lab.start_run(
+            OWN, board, lab.queue.measure_board, len, ConfigError, run_of=lambda made: made[0]
+        )
+        seconds = study.seconds_left(matrix, board)
+        with st.container(horizontal=True, vertical_alignment="center"):
+            st.button(
+                "Start",
+                key="scoreboard:start",
+                icon=":material/play_arrow:",
+                on_click=lab.press,
+                args=(OWN,),
+                disabled=bool(runs) or not seconds,
+                help="Workers train it at each rate, then at the best one from each seed.",
+            )
+            st.caption(draw.own_text(seconds, workers))
+    if not runs:
+        for run in study.board_runs()[-1:]:
+            if run.status().state == "failed":
+                st.error(lab.plain(run.status().message))
+        lab.limits_line(steps=False)
+        return
+
+    def live(now: study.Matrix) -> bool:
+        """Whether all is as this page shows it: a new training changes its pictures."""
+        return len(now.cells) == len(matrix.cells) and not any(run.status().ended for run in runs)
+
+    def show(now: study.Matrix) -> None:
+        done, planned, seconds = study.progress(now, runs)
+        text = draw.progress_text(done, planned, seconds, min(workers, len(runs)))
+        lab.show_progress(
+            runs[0], runs[0].status(), ending="", progress=lambda: (done / planned, text)
+        )
+
+    buttons, column = st.columns([1, 3.4], vertical_alignment="center")
+    lab.stop_button(buttons, OWN, lambda: [lab.end_run(run) for run in runs])
+    with column:
+        lab.poll(
+            study.read_matrix,
+            show,
+            True,
+            "scoreboard:progress",
+            interval=lab.SLOW_POLL_INTERVAL,
+            still_live=live,
+        )
+
+
+def _others() -> None:
+    lab.show_flash(FILE)
+    st.file_uploader(
+        "A file of cells",
+        "jsonl",
+        key=FILE,
+        max_upload_size=lab.visitors.at_most("upload_megabytes", 20),
+        on_change=_take,
+        help="What All cells, JSON lines gave on another machine. Each line is checked: by its checksum, its board's and "
+        "its training's.",
+    )
+
+
+def _take() -> None:
+    """Pool the results of a file, once, when it is chosen."""
+    if (file := st.session_state.get(FILE)) is None:
+        return
+
+    def take() -> None:
+        lab.limits.admit_upload(file)
+        st.toast(draw.taken_text(*study.take_in(file.getvalue())), duration="long")
+
+    lab.flash_errors(FILE, "The file was not taken. ", take, ConfigError, OSError)

@@ -1,8 +1,11 @@
 """Scoreboard: the matrix, the scatter of a skill against a cost, the curves of a cell, and the sentences of numbers."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import isfinite, log, nan
+from statistics import fmean
 
-from core.scoreboard.base import Score
+from core.scoreboard.base import Mechanism, Score, Skill
 from core.studies.scoreboard import Costs, Matrix, front
 from dashboard.draw.curves import Curve, line_chart
 from dashboard.draw.figures import (
@@ -20,16 +23,32 @@ from dashboard.draw.figures import (
     text_on,
     text_tip,
 )
-from dashboard.draw.formats import byte_size, number, percent, plain, plural
+from dashboard.draw.formats import (
+    about_duration,
+    byte_size,
+    duration,
+    operations,
+    percent,
+    plain,
+    plural,
+    written,
+)
 
-ROW, HEIGHT = 24, 260
+ROW, HEIGHT, PHONE = (
+    24,
+    260,
+    420,
+)  # pixels; a figure up to PHONE wide has its names upright and short
 COSTS: dict[str, str] = {
     "state": "Bytes of state or cache",
     "flops": "FLOPs of attention",
-    "step_ms": "Milliseconds of a training step",
-    "parameters": "Parameters",
+    "step": "Seconds of a training step",
 }
-LEAD = "Which mechanism learns which skill? A cell is the share of eight seeds that learned it."
+MEASURES = {
+    "token_accuracy": "accuracy of the answers",
+    "longer": "share of whole sources right that are longer than any of training",
+}
+LEAD = "Which mechanism learns which skill? A number is how many of eight seeds learned it."
 # What an expert objects, and what the board does about it.
 OBJECTIONS = """- **Small tasks are shallow, and length extrapolation is noisy** ([Allen-Zhu 2025](https://arxiv.org/abs/2512.17351)).
   True: a cell says what a model of two layers and 75,000 parameters learns in so many steps, no more. So a cell is a
@@ -40,79 +59,112 @@ OBJECTIONS = """- **Small tasks are shallow, and length extrapolation is noisy**
 - **The short convolution decides** ([Arora 2023](https://arxiv.org/abs/2312.04927)). State mechanisms stand with and
   without it.
 - **Sizes differ.** All models of a skill have the same number of parameters: the feed-forward width makes up for gates."""
+OWN = (
+    "Your row is trained on the same tasks, at the same rates and seeds, with as many parameters as the others. A choice of "
+    "your own, registered in a plug-in, is named like any other."
+)
+PAPERS = r"""**Recall** — [Arora et al. 2023](https://arxiv.org/abs/2312.04927), Zoology. **Noisy recall, selective
+copying** — [Poli et al. 2024](https://arxiv.org/abs/2403.17844), MAD.
+
+**Parity and permutations** — [Delétang et al. 2022](https://arxiv.org/abs/2207.02098);
+[Grazzi et al. 2024](https://arxiv.org/abs/2411.12537), negative eigenvalues; [Merrill et al. 2024](https://arxiv.org/abs/2404.08819).
+
+**Flip-flop** — [Liu et al. 2023](https://arxiv.org/abs/2306.00946). **Copying** — [Jelassi et al. 2024](https://arxiv.org/abs/2402.01032)."""
+# The matrix in the page's notebook, of the result that `as_python` calls `matrix`.
+CHART = """
+import altair as alt
+import pandas as pd
+
+rows = [{"mechanism": row.name, "skill": skill.name, "share": score.passed / len(score.results) if score else None}
+        for row in matrix.board.mechanisms for skill in matrix.board.skills
+        for score in [matrix.scores.get((row.key, skill.key))]]
+alt.Chart(pd.DataFrame(rows)).mark_rect().encode(x="skill:N", y="mechanism:N", color="share:Q")
+"""
 
 
-def share_text(score: Score) -> str:
+def seeds_text(score: Score) -> str:
     """Such as: 7 of 8 seeds (47 % to 100 %)."""
     text = f"{score.passed} of {plural(len(score.results), 'seed')}"
-    share = score.share
-    return text if share is None else f"{text} ({percent(share.low)} to {percent(share.high)})"
+    numbers = {", seeds": score.passed, ", of": len(score.results)}
+    if (share := score.share) is not None:
+        text += f" ({percent(share.low)} to {percent(share.high)})"
+        numbers |= {", low": share.low, ", high": share.high}
+    return written(text, numbers)
 
 
-def fact_text(matrix: Matrix, mechanism: str, skill: str) -> str:
-    """What the picked cell says."""
-    row, column = matrix.board.mechanism(mechanism), matrix.board.skill(skill)
-    score = matrix.scores.get((mechanism, skill))
-    name, of = f"**{plain(row.name)}**", f"*{plain(column.name)}*"
-    if score is None or not score.results:
-        return f"{name} was not measured on {of}."
-    differ = matrix.differ(skill).get(mechanism, False)
-    first = plain(matrix.board.mechanisms[0].name)
-    beside = (
-        ""
-        if mechanism == matrix.board.mechanisms[0].key
-        else (
-            f" That differs from {first} beyond chance."
-            if differ
-            else f" That may be the chance of seeds, beside {first}."
-        )
+def count_text(score: Score) -> str:
+    return f"{score.passed} of {len(score.results)}"
+
+
+def fact_text(matrix: Matrix, row: Mechanism, skill: Skill) -> str:
+    """What the picked cell says, beside the first row."""
+    score, first = matrix.scores.get((row.key, skill.key)), matrix.board.mechanisms[0]
+    name, beside = f"**{plain(row.name)}**", matrix.scores.get((first.key, skill.key))
+    if score is None:
+        return f"{name} was not measured on **{plain(skill.name)}** yet."
+    said = f"{name} learned **{plain(skill.name)}** in :primary[**{count_text(score)}**] seeds"
+    if row is first or beside is None:
+        return f"{said}."
+    beyond = (
+        "The difference is beyond chance."
+        if matrix.differs[row.key, skill.key]
+        else "That may be chance."
     )
-    return (
-        f"{name} learned {of} in :primary[**{score.passed} of {len(score.results)}**] seeds, "
-        f"at a rate of {score.rate:g}.{beside}"
-    )
+    return f"{said}, {plain(first.name)} in {count_text(beside)}. {beyond}"
 
 
-def cell_text(matrix: Matrix, mechanism: str, skill: str) -> str:
+def cell_text(matrix: Matrix, row: Mechanism, skill: Skill) -> str:
     """The conditions of the picked cell, and what a paper reports."""
-    column, score = matrix.board.skill(skill), matrix.scores.get((mechanism, skill))
-    what = (
-        f"Learned: {MEASURES.get(column.measure, column.measure)} of at least {percent(column.passes)} on 1,000 held-out "
-        f"sources, within {column.steps:,} steps. {plain(column.source)}."
-    )
-    published = (
-        f" Published, in its own setting: {plain(column.published)}" if column.published else ""
-    )
-    if score is None or not score.results:
-        return what + published
-    works = ", ".join(f"{rate:g}" for rate in score.rates) or "none"
-    return (
-        f"The exact interval of the share: {share_text(score)}. Best {percent(score.best)}, median {percent(score.median)}. "
-        f"Rates that worked, of {', '.join(f'{one:g}' for one in matrix.board.rates)}: {works}. {what}{published}"
-    )
+    parts, score = list[str](), matrix.scores.get((row.key, skill.key))
+    if score is not None:
+        works = ", ".join(f"{rate:g}" for rate in score.rates) or "none"
+        ended = sum(bool(one.note) for one in score.results)
+        parts = [
+            f"With its exact interval: {seeds_text(score)}. The best seed has {percent(score.best)}, the median "
+            f"{percent(score.median)}, at a rate of {score.rate:g}. Rates that worked, of "
+            f"{', '.join(f'{one:g}' for one in matrix.board.rates)}: {works}.",
+            f"{plural(ended, 'training')} ended early, as the loss was no number." * (ended > 0),
+            pair_text(matrix, row, skill),
+        ]
+    parts += [
+        f"Learned: {MEASURES.get(skill.measure, skill.measure)} of at least {percent(skill.passes)} on 1,000 held-out "
+        f"sources, within {skill.steps:,} steps. Task: {plain(skill.source)}.",
+        f"Published, in its own setting: {plain(skill.published)}" * bool(skill.published),
+    ]
+    return " ".join(filter(None, parts))
 
 
-MEASURES = {
-    "token_accuracy": "accuracy of the answers",
-    "longer": "whole sources longer than any of training right",
-}
+def pair_text(matrix: Matrix, row: Mechanism, skill: Skill) -> str:
+    """In how many seeds the same mechanism learned it without its short convolution, or with one; "" where there is none."""
+    pairs = {
+        one.key: (other, words)
+        for with_conv in matrix.board.mechanisms
+        if with_conv.without
+        for one, other, words in (
+            (with_conv, with_conv.without, "Without"),
+            (matrix.board.mechanism(with_conv.without), with_conv.key, "With"),
+        )
+    }
+    other, words = pairs.get(row.key, ("", ""))
+    score = matrix.scores.get((other, skill.key))
+    return f"{words} the short convolution: {count_text(score)} seeds." if score else ""
 
 
-def matrix_figure(matrix: Matrix, sort: str, picked: tuple[str, str], theme: Theme) -> Spec:
+def matrix_figure(matrix: Matrix, sort: str, picked: tuple[Mechanism, Skill], theme: Theme) -> Spec:
     """Mechanisms × skills: ink is the share that learned it, strokes are what was not measured, ≠ what differs from the
     first row beyond chance."""
-    ink, rows = Ink.of(theme), matrix.sorted(sort)
-    differ = {one.key: matrix.differ(one.key) for one in matrix.board.skills}
+    ink, rows, skills = Ink.of(theme), matrix.sorted(sort), matrix.board.skills
     cells, strokes = list[Spec](), list[Spec]()
     for row in rows:
-        for column in matrix.board.skills:
-            score = matrix.scores.get((row.key, column.key))
-            at: Spec = {"layer": row.name, "head": column.name}
-            if score is None or not score.results:
-                strokes.append(at | {"text": "╱╱╱", "says": "not measured"})
+        for skill in skills:
+            score = matrix.scores.get((row.key, skill.key))
+            at: Spec = {"layer": row.name, "head": skill.name}
+            if score is None:
+                strokes.append(
+                    at | {"text": "╱╱╱", "ink": ink.quiet, "fill": None, "says": "not measured"}
+                )
                 continue
-            share = score.passed / len(score.results)
-            mark = " ≠" if differ[column.key].get(row.key) else ""
+            share, whole = score.passed / len(score.results), len(matrix.board.seeds)
             fill = shade(share, theme)
             cells.append(
                 at
@@ -120,23 +172,37 @@ def matrix_figure(matrix: Matrix, sort: str, picked: tuple[str, str], theme: The
                     "share": share,
                     "fill": fill,
                     "ink": text_on(fill, theme),
-                    "text": f"{score.passed}{mark}",
-                    "says": share_text(score),
-                    "median": percent(score.median),
-                    "rates": f"{len(score.rates)} of {len(matrix.board.rates)}",
+                    "text": str(score.passed)
+                    if len(score.results) == whole
+                    else f"{score.passed}/{len(score.results)}",
+                    "mark": "≠" * matrix.differs.get((row.key, skill.key), False),
+                    "says": seeds_text(score),
+                    "median": score.median,
+                    "medians": percent(score.median),
+                    "rates": len(score.rates),
+                    "works": f"{len(score.rates)} of {len(matrix.board.rates)}",
                 }
             )
     at = {
-        "x": band("head", [one.name for one in matrix.board.skills], ink, "top"),
+        "x": band("head", [one.name for one in skills], ink, "top"),
         "y": band("layer", [one.name for one in rows], ink, "left"),
     }
     tips = [
-        text_tip("layer", "mechanism"),
-        text_tip("head", "skill"),
-        text_tip("says", "learned in"),
-        text_tip("median", "median"),
-        text_tip("rates", "rates that worked"),
+        text_tip(name, title)
+        for name, title in {
+            "layer": "mechanism",
+            "head": "skill",
+            "says": "learned in",
+            "medians": "median",
+            "works": "rates that worked",
+        }.items()
     ]
+    written_in = {**at, "color": literal("ink")}
+    corner = {
+        **written_in,
+        "x": {**at["x"], "bandPosition": 1},
+        "y": {**at["y"], "bandPosition": 0},
+    }
     drawn = [
         layer(
             "rect",
@@ -147,27 +213,36 @@ def matrix_figure(matrix: Matrix, sort: str, picked: tuple[str, str], theme: The
         ),
         layer(
             "text",
-            [*cells, *({**one, "ink": ink.quiet} for one in strokes)],
-            {**at, "text": {"field": "text"}, "color": literal("ink")},
+            [*cells, *strokes],
+            {**written_in, "text": {"field": "text"}},
             fontSize=12,
             tooltip=False,
         ),
+        layer(
+            "text",
+            [one for one in cells if one["mark"]],
+            {**corner, "text": {"field": "mark"}},
+            fontSize=10,
+            align="right",
+            baseline="top",
+            dx=-2,
+            dy=1,
+            tooltip=False,
+        ),
     ]
-    titles = {
-        "layer": "mechanism",
-        "head": "skill",
-        "says": "learned in",
-        "median": "median",
-        "rates": "rates that worked",
-    }
-    row_of = matrix.board.mechanism(picked[0]).name
-    column_of = matrix.board.skill(picked[1]).name
-    return picking_grid(
-        drawn, {"layer": row_of, "head": column_of}, at, ink, ROW, ["layer", "head"]
-    ) | table_columns(titles)
+    titles = {"layer": "mechanism", "head": "skill", "share": "share of seeds", "median": "median"}
+    ring = {"layer": picked[0].name, "head": picked[1].name}
+    grid = picking_grid(drawn, ring, at, ink, ROW, ["layer", "head"])
+    return grid | table_columns(titles | {"rates": "rates that worked", "mark": "≠"})
 
 
 def band(name: str, sort: list[str], ink: Ink, orient: str) -> Spec:
+    """An axis of names, which are shorter on a phone, and upright above the columns."""
+    top = orient == "top"
+    limits, angles = ((120, 130), (-30, -90)) if top else ((230, 138), (0, 0))
+    wide, phone = (
+        {"limit": limit, "angle": angle} for limit, angle in zip(limits, angles, strict=True)
+    )
     return {
         "field": name,
         "type": "ordinal",
@@ -176,147 +251,195 @@ def band(name: str, sort: list[str], ink: Ink, orient: str) -> Spec:
         "scale": {"domain": sort, "paddingInner": 0.06},
         "axis": {
             **axis_style(ink),
+            "labelColor": ink.text,
             "orient": orient,
-            "labelLimit": 190 if orient == "left" else 120,
-            "labelAngle": 0 if orient == "left" else -30,
-            "domain": False,
-            "ticks": False,
+            "labelOverlap": False,
+            "labelAlign": "left" if top else "right",
+            "labelLimit": {"expr": f"width < {PHONE} ? {phone['limit']} : {wide['limit']}"},
+            "labelAngle": {"expr": f"width < {PHONE} ? {phone['angle']} : {wide['angle']}"},
         },
     }
-
-
-def cost_text(cost: str, value: float) -> str:
-    return byte_size(int(value)) if cost == "state" else number(value)
-
-
-def scatter_figure(
-    matrix: Matrix, skill: str, cost: str, costs: Mapping[str, Costs], theme: Theme
-) -> Spec:
-    """The share of seeds that learned a skill against a cost; the front is joined: what nothing cheaper beats."""
-    ink, points = Ink.of(theme), dict[str, tuple[float, float]]()
-    for row in matrix.board.mechanisms:
-        score, value = matrix.scores.get((row.key, skill)), getattr(costs[row.key], cost)
-        if score is not None and score.results and value is not None:
-            points[row.name] = float(value), score.passed / len(score.results)
-    best = front(points)
-    rows = [
-        {
-            "name": name,
-            "cost": x,
-            "share": y,
-            "costs": cost_text(cost, x),
-            "fill": ink.pick if name in best else ink.series[0],
-            "label": name if name in best else "",
-        }
-        for name, (x, y) in points.items()
-    ]
-    at = {
-        "x": field("cost", COSTS[cost])
-        | {"scale": {"type": "log", "nice": False}, "axis": axis_style(ink)},
-        "y": field("share", "Share of seeds that learned it")
-        | {"scale": {"domain": [0, 1]}, "axis": {**axis_style(ink), "format": "%"}},
-    }
-    tips = [text_tip("name", "mechanism"), text_tip("costs", COSTS[cost].lower())]
-    joined = sorted(
-        (one for one in rows if one["name"] in best), key=lambda one: points[str(one["name"])]
-    )
-    return figure(
-        [
-            layer("line", joined, at, color=ink.pick, strokeWidth=1, interpolate="step-after"),
-            layer(
-                "circle",
-                rows,
-                {**at, "color": literal("fill"), "tooltip": tips},
-                size=70,
-                opacity=0.9,
-            ),
-            layer(
-                "text",
-                rows,
-                {**at, "text": {"field": "label"}},
-                dy=-10,
-                fontSize=11,
-                color=ink.text,
-            ),
-        ],
-        HEIGHT,
-    ) | table_columns({"name": "mechanism", "cost": COSTS[cost], "share": "share of seeds"})
-
-
-def curves_figure(matrix: Matrix, mechanism: str, skill: str, theme: Theme) -> Spec:
-    """The measure along the steps: each seed at the chosen rate, and each rate on the seed that chose it."""
-    score = matrix.scores[mechanism, skill]
-    trials = [
-        one
-        for cell, one in matrix.cells.items()
-        if cell[:2] == (mechanism, skill) and cell.seed in matrix.board.rate_seeds
-    ]
-    ink = Ink.of(theme)
-    curves = [
-        Curve(f"seed {one.seed}", one.curve, colour=ink.series[0], dash=0) for one in score.results
-    ]
-    curves += [Curve(f"rate {one.rate:g}", one.curve, colour=ink.quiet, dash=1) for one in trials]
-    return line_chart(
-        "",
-        "step",
-        curves,
-        ink,
-        rule=score.passes,
-        named=False,
-        domain=(0.0, 1.0),
-        share=True,
-    )
-
-
-def table(matrix: Matrix, skill: str) -> tuple[list[str], list[list[str]]]:
-    """Each mechanism on one skill: share with its interval, median, best, rates that worked."""
-    rows = []
-    for row in matrix.sorted(skill):
-        score = matrix.scores.get((row.key, skill))
-        if score is None or not score.results:
-            rows.append([row.name, "not measured", "", "", "", ""])
-            continue
-        rows.append(
-            [
-                row.name,
-                share_text(score),
-                percent(score.median),
-                percent(score.best),
-                f"{score.rate:g}",
-                f"{len(score.rates)} of {len(matrix.board.rates)}",
-            ]
-        )
-    return ["mechanism", "learned in", "median", "best", "rate", "rates that worked"], rows
-
-
-CHART = """
-import altair as alt
-import pandas as pd
-
-rows = [{"mechanism": key[0], "skill": key[1], "share": one.passed / len(one.results)}
-        for key, one in matrix.scores.items() if one.results]
-alt.Chart(pd.DataFrame(rows)).mark_rect().encode(x="skill:N", y="mechanism:N", color="share:Q")
-"""
-PAPERS = r"""**Recall** — [Arora et al. 2023](https://arxiv.org/abs/2312.04927), Zoology. **Noisy recall, selective
-copying** — [Poli et al. 2024](https://arxiv.org/abs/2403.17844), MAD.
-
-**Parity and permutations** — [Delétang et al. 2022](https://arxiv.org/abs/2207.02098);
-[Grazzi et al. 2024](https://arxiv.org/abs/2411.12537), negative eigenvalues; [Merrill et al. 2024](https://arxiv.org/abs/2404.08819).
-
-**Flip-flop** — [Liu et al. 2023](https://arxiv.org/abs/2306.00946). **Copying** — [Jelassi et al. 2024](https://arxiv.org/abs/2402.01032)."""
-OWN = (
-    "Your row is trained on the same tasks, at the same rates and seeds, with as many parameters as the others. A choice of "
-    "your own, registered in a plug-in, is named like any other."
-)
 
 
 def legend(matrix: Matrix) -> str:
     """How the matrix is read, and how much of it was measured."""
     total = len(matrix.board.mechanisms) * len(matrix.board.skills)
-    done = sum(bool(one.results) for one in matrix.scores.values())
     first = plain(matrix.board.mechanisms[0].name)
     return (
-        f"A number is the seeds of {len(matrix.board.seeds)} that learned it; ≠ differs from {first} beyond chance (Fisher's "
-        f"exact test, corrected for the column); ╱╱╱ is not measured. {done} of {total} are measured, "
-        f"{len(matrix.cells):,} trainings."
+        f"≠ differs from {first} beyond chance (Fisher's exact test, corrected for the column); ╱╱╱ is not measured. "
+        f"{len(matrix.scores)} of {total} cells are measured, by {len(matrix.cells):,} trainings."
     )
+
+
+def cost_of(
+    matrix: Matrix, costs: Mapping[str, Costs], row: Mechanism, skill: Skill, cost: str
+) -> tuple[float, str]:
+    """What a mechanism costs, and as a text; NaN where it is not known."""
+    if cost == "step":
+        seconds = matrix.step_seconds(row.key, skill.key)
+        return (nan, "") if seconds is None else (seconds, duration(seconds))
+    value = float(getattr(costs[row.attention], cost))
+    return value, (byte_size if cost == "state" else operations)(value)
+
+
+def scatter_figure(
+    matrix: Matrix, skill: Skill, cost: str, costs: Mapping[str, Costs], theme: Theme
+) -> Spec | None:
+    """The share of seeds that learned a skill against a cost; the front is joined: what nothing cheaper beats.
+
+    None where nothing was measured.
+    """
+    ink, points, texts = Ink.of(theme), dict[str, tuple[float, float]](), dict[str, str]()
+    for row in matrix.board.mechanisms:
+        if score := matrix.scores.get((row.key, skill.key)):
+            value, text = cost_of(matrix, costs, row, skill, cost)
+            if isfinite(value):
+                points[row.name] = value, score.passed / len(score.results)
+                texts[row.name] = text
+    if not points:
+        return None
+    best, rows = front(points), list[Spec]()
+    middle = fmean(log(x) for x, _ in points.values())
+    for name, point in points.items():
+        same = [other for other, place in points.items() if place == point]
+        more = f" +{len(same) - 1}" if len(same) > 1 else ""
+        rows.append(
+            {
+                "name": name,
+                "cost": point[0],
+                "share": point[1],
+                "there": ", ".join(same),
+                "costs": texts[name],
+                "fill": ink.pick if name in best else ink.series[0],
+                "label": f"{name}{more}" if name in best and name == same[0] else "",
+                "right": log(point[0]) > middle,
+            }
+        )
+    at = {
+        "x": field(
+            "cost",
+            COSTS[cost],
+            axis=axis_style(ink) | {"format": "~s", "grid": False, "tickCount": 4},
+        )
+        | {"scale": {"type": "log", "nice": False, "padding": 12}},
+        "y": field("share", "Share of seeds that learned it", domain=[-0.04, 1.14])
+        | {
+            "axis": {
+                **axis_style(ink),
+                "format": "%",
+                "values": [0, 0.25, 0.5, 0.75, 1],
+                "gridColor": ink.hairline,
+            }
+        },
+    }
+    tips = [text_tip("there", "mechanism"), text_tip("costs", COSTS[cost])]
+    joined = sorted((one for one in rows if one["name"] in best), key=lambda one: one["cost"])
+    named = [
+        layer(
+            "text",
+            [one for one in rows if one["label"] and one["right"] == right],
+            {**at, "text": {"field": "label"}},
+            dy=-12,
+            align="right" if right else "left",
+            fontSize=12,
+            color=ink.text,
+        )
+        for right in (False, True)
+    ]
+    line = layer("line", joined, at, color=ink.pick, strokeWidth=1, interpolate="step-after")
+    dots = layer(
+        "circle", rows, {**at, "color": literal("fill"), "tooltip": tips}, size=70, opacity=0.9
+    )
+    return figure([line, dots, *named], HEIGHT) | table_columns(
+        {"name": "mechanism", "cost": COSTS[cost].lower(), "share": "share of seeds"}
+    )
+
+
+def curves(matrix: Matrix, row: Mechanism, skill: Skill, ink: Ink) -> list[list[Curve]]:
+    """The measure along the steps: of each seed at the chosen rate, of each rate on the seed that chose it, and what
+    counts as learned."""
+    score, colour = matrix.scores.get((row.key, skill.key)), ink.series[0]
+    trials = [
+        one for one in matrix.trainings(row.key, skill.key) if one.seed in matrix.board.rate_seeds
+    ]
+    seeds = [
+        Curve(f"seed {one.seed}", one.curve, colour=colour, dash=0)
+        for one in (score.results if score else ())
+        if one.curve
+    ]
+    rates = [
+        Curve(f"rate {one.rate:g}", one.curve, colour=ink.quiet, dash=2)
+        for one in trials
+        if one.curve
+    ]
+    level = [(0, skill.passes), (skill.steps, skill.passes)]
+    return [seeds, rates, [Curve("learned", level, colour=ink.series[1], dash=1)]]
+
+
+def curves_figure(groups: Sequence[Sequence[Curve]], skill: Skill, ink: Ink) -> Spec:
+    every = [curve for group in groups for curve in group]
+    measure = MEASURES.get(skill.measure, skill.measure)
+    spec = line_chart(measure, "step", every, ink, named=False, domain=(0.0, 1.0), share=True)
+    return spec | {"title": None}
+
+
+def curves_legend(groups: Sequence[Sequence[Curve]]) -> list[Curve]:
+    """One curve for each kind, for the legend."""
+    names = ("a line a seed", "a rate that was tried", "learned")
+    return [
+        replace(group[0], name=name) for group, name in zip(groups, names, strict=True) if group
+    ]
+
+
+def table(matrix: Matrix, skill: Skill) -> tuple[list[str], list[list[str]]]:
+    """Each mechanism on one skill, those that learned it in most seeds first."""
+    rows = []
+    for row in matrix.sorted(skill.key):
+        score = matrix.scores.get((row.key, skill.key))
+        other = matrix.scores.get((row.without, skill.key))
+        rows.append(
+            [
+                row.name,
+                *(
+                    (
+                        seeds_text(score),
+                        percent(score.median),
+                        percent(score.best),
+                        written(f"{score.rate:g}", score.rate),
+                        written(
+                            f"{len(score.rates)} of {len(matrix.board.rates)}", len(score.rates)
+                        ),
+                    )
+                    if score
+                    else ("–",) * 5
+                ),
+                written(count_text(other), other.passed) if other else "–",
+            ]
+        )
+    head = ["mechanism", "learned in", "median", "best", "rate", "rates that worked"]
+    return [*head, "without its convolution"], rows
+
+
+def again_text(seconds: float) -> str:
+    return f"About {about_duration(seconds)}. Its attention is then on Train and on all pages that open a run."
+
+
+def own_text(seconds: float, workers: int) -> str:
+    return (
+        f"At most {about_duration(seconds / workers)} on {plural(workers, 'worker')}, less where a skill is learned early. "
+        "Stop keeps what was measured; Start goes on."
+        if seconds
+        else "All of it was measured: it is a row above."
+    )
+
+
+def progress_text(done: int, planned: int, seconds: float, workers: int) -> str:
+    return f"{done} of {planned} trainings, at most {about_duration(seconds / workers)} left"
+
+
+def taken_text(new: int, known: int) -> str:
+    """What was taken from a file of results."""
+    rest = (
+        f"; {plural(known, 'training')} stood here already, and stay as they were" if known else ""
+    )
+    return f"Taken: {plural(new, 'training')}{rest}."
