@@ -19,7 +19,7 @@ SKILLS = {one.key: one.name for one in read_board().skills}
 class Controls(lab.Fields, page=PAGE):
     matrix: study.Matrix
     mechanism = lab.Select[str](
-        "Mechanism",
+        "Picked mechanism",
         lambda c: {one.key: one.name for one in c.matrix.board.mechanisms},
         span=2,
         help="The row of the picked cell. A press on a cell picks it, too.",
@@ -29,12 +29,12 @@ class Controls(lab.Fields, page=PAGE):
     )
     best_first = lab.Toggle(
         "Best first", help="The mechanisms that learned the picked skill in most seeds come first."
-    )
+    ).when(lambda c: c.matrix.scores)
     cost = lab.Select[str](
         "Cost", draw.COSTS, help="What a mechanism costs on the longest source of the skill."
     )
     attention = lab.Text(
-        "Attention",
+        "Attention as text",
         "kernel=gla projection=short_conv mask=causal",
         span=3,
         help="As Side by side and the shell take it; a semicolon stands between the layers of a pattern.",
@@ -58,12 +58,6 @@ def view() -> None:
     controls = Controls.draw("mechanism", "skill", "best_first", matrix=matrix)
     row, skill = matrix.board.mechanism(controls.mechanism), matrix.board.skill(controls.skill)
 
-    def press() -> None:
-        if point := lab.pressed_point("scoreboard:matrix"):
-            rows = {one.name: one.key for one in matrix.board.mechanisms}
-            columns = {one.name: one.key for one in matrix.board.skills}
-            Controls.set(mechanism=rows[point["layer"]], skill=columns[point["head"]])
-
     sort = skill.key if controls.best_first else ""
     lab.draw_chart(
         st,
@@ -71,7 +65,7 @@ def view() -> None:
         key="scoreboard:matrix",
         alt="In how many of eight seeds each mechanism learned each skill",
         selection_mode=[lab.PICKED],
-        on_select=press,
+        on_select=_press,
     )
     lab.fact(draw.fact_text(matrix, row, skill))
     lab.caption(draw.legend(matrix))
@@ -80,29 +74,21 @@ def view() -> None:
     left, right = st.columns(2, gap="large")
     with left:
         _curves(matrix, row, skill)
-        lab.paragraph(draw.cell_text(matrix, row, skill))
+        if text := draw.cell_text(matrix, row, skill):
+            lab.paragraph(text)
+        lab.caption(draw.conditions(skill))
         _again(matrix, row, skill)
     with right:
-        cost = Controls.draw("cost", into=lab.HERE).cost
-        attentions = tuple(one.attention for one in matrix.board.mechanisms)
-        costs = lab.shared(study.costs, skill.key, attentions)
-        if scatter := draw.scatter_figure(matrix, skill, cost, costs, lab.theme()):
-            lab.draw_chart(
-                st,
-                scatter,
-                key="scoreboard:scatter",
-                alt="The share of seeds that learned the skill against a cost",
-                heading=f"{skill.name}: share of seeds by cost",
-            )
-        else:
-            lab.placeholder("No mechanism was measured on this skill yet.", draw.HEIGHT)
+        _scatter(matrix, skill)
     head, rows = draw.table(matrix, skill)
     lab.table(head, rows, caption=f"{skill.name}, by mechanism", markers=False)
     runs = [run for run in study.board_runs() if not run.status().ended]
     lab.details("Your mechanism", partial(_own, matrix, runs), OWN, opened=bool(runs))
     lab.details("Results of others", _others, "scoreboard:others")
     lab.details(
-        "What an expert objects", lambda: st.markdown(draw.OBJECTIONS), "scoreboard:objections"
+        "Objections, and what is done about them",
+        lambda: st.markdown(draw.OBJECTIONS),
+        "scoreboard:objections",
     )
     st.download_button(
         "All cells, JSON lines",
@@ -114,6 +100,15 @@ def view() -> None:
         icon=":material/download:",
     )
     lab.as_python(matrix=matrix, draw={"scoreboard:matrix": draw.CHART})
+
+
+def _press() -> None:
+    if point := lab.pressed_point("scoreboard:matrix"):
+        board = study.read_matrix().board
+        rows, columns = (
+            {one.name: one.key for one in each} for each in (board.mechanisms, board.skills)
+        )
+        Controls.set(mechanism=rows[point["layer"]], skill=columns[point["head"]])
 
 
 def _curves(matrix: study.Matrix, row: Mechanism, skill: Skill) -> None:
@@ -129,6 +124,22 @@ def _curves(matrix: study.Matrix, row: Mechanism, skill: Skill) -> None:
         alt=f"{skill.name} along the steps of each training",
         heading=f"{row.name}: {skill.name.lower()} along the steps",
         legend=lab.legend(draw.curves_legend(groups), ink),
+    )
+
+
+def _scatter(matrix: study.Matrix, skill: Skill) -> None:
+    if not any(measured == skill.key for _, measured in matrix.scores):
+        lab.placeholder("No mechanism was measured on this skill yet.", draw.HEIGHT)
+        return
+    cost = Controls.draw("cost", into=lab.HERE).cost
+    attentions = tuple(one.attention for one in matrix.board.mechanisms)
+    costs = lab.shared(study.costs, skill.key, attentions)
+    lab.draw_chart(
+        st,
+        draw.scatter_figure(matrix, skill, cost, costs, lab.theme()),
+        key="scoreboard:scatter",
+        alt="The share of seeds that learned the skill against a cost",
+        heading=f"{skill.name}: share of seeds by cost",
     )
 
 
@@ -149,7 +160,7 @@ def _again(matrix: study.Matrix, row: Mechanism, skill: Skill) -> None:
             args=(PAGE,),
             help=f"Seed {board.seeds[0]} at a rate of {rate:g}, as a run.",
         )
-        st.caption(draw.again_text(study.training_seconds(matrix, row, skill)))
+        lab.caption(draw.again_text(study.training_seconds(matrix, row, skill)))
     lab.limits_line()
 
 
@@ -218,7 +229,7 @@ def _others() -> None:
         "jsonl",
         key=FILE,
         max_upload_size=lab.visitors.at_most("upload_megabytes", 20),
-        on_change=_take,
+        on_change=lab.guarded(FILE, _take),
         help="What All cells, JSON lines gave on another machine. Each line is checked: by its checksum, its board's and "
         "its training's.",
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from math import isfinite, log, nan
 from statistics import fmean
 
@@ -102,36 +103,42 @@ def fact_text(matrix: Matrix, row: Mechanism, skill: Skill) -> str:
     name, beside = f"**{plain(row.name)}**", matrix.scores.get((first.key, skill.key))
     if score is None:
         return f"{name} was not measured on **{plain(skill.name)}** yet."
-    said = f"{name} learned **{plain(skill.name)}** in :primary[**{count_text(score)}**] seeds"
+    text = f"{name} learned **{plain(skill.name)}** in :primary[**{count_text(score)}**] seeds"
     if row is first or beside is None:
-        return f"{said}."
+        return f"{text}."
     beyond = (
         "The difference is beyond chance."
         if matrix.differs[row.key, skill.key]
         else "That may be chance."
     )
-    return f"{said}, {plain(first.name)} in {count_text(beside)}. {beyond}"
+    return f"{text}, {plain(first.name)} in {count_text(beside)}. {beyond}"
 
 
 def cell_text(matrix: Matrix, row: Mechanism, skill: Skill) -> str:
-    """The conditions of the picked cell, and what a paper reports."""
-    parts, score = list[str](), matrix.scores.get((row.key, skill.key))
-    if score is not None:
-        works = ", ".join(f"{rate:g}" for rate in score.rates) or "none"
-        ended = sum(bool(one.note) for one in score.results)
-        parts = [
-            f"With its exact interval: {seeds_text(score)}. The best seed has {percent(score.best)}, the median "
-            f"{percent(score.median)}, at a rate of {score.rate:g}. Rates that worked, of "
-            f"{', '.join(f'{one:g}' for one in matrix.board.rates)}: {works}.",
-            f"{plural(ended, 'training')} ended early, as the loss was no number." * (ended > 0),
-            pair_text(matrix, row, skill),
-        ]
-    parts += [
-        f"Learned: {MEASURES.get(skill.measure, skill.measure)} of at least {percent(skill.passes)} on 1,000 held-out "
-        f"sources, within {skill.steps:,} steps. Task: {plain(skill.source)}.",
-        f"Published, in its own setting: {plain(skill.published)}" * bool(skill.published),
+    """What else the picked cell says: its interval, best and median, its rates, and its convolution; "" unmeasured."""
+    if (score := matrix.scores.get((row.key, skill.key))) is None:
+        return ""
+    works = ", ".join(f"{rate:g}" for rate in score.rates) or "none"
+    ended = sum(bool(one.note) for one in score.results)
+    parts = [
+        f"With its exact interval: {seeds_text(score)}. The best seed has {percent(score.best)}, the median "
+        f"{percent(score.median)}, at a rate of {score.rate:g}. Rates that worked, of "
+        f"{', '.join(f'{one:g}' for one in matrix.board.rates)}: {works}.",
+        f"{plural(ended, 'training')} ended early: the loss was no number." if ended else "",
+        pair_text(matrix, row, skill),
     ]
     return " ".join(filter(None, parts))
+
+
+def conditions(skill: Skill) -> str:
+    """When a skill counts as learned, whose task it is, and what a paper reports."""
+    published = (
+        f" Published, in its own setting: {plain(skill.published)}" if skill.published else ""
+    )
+    return (
+        f"Learned: {MEASURES.get(skill.measure, skill.measure)}, at least {percent(skill.passes)} on 1,000 held-out "
+        f"sources, within {skill.steps:,} steps. Task: {plain(skill.source)}.{published}"
+    )
 
 
 def pair_text(matrix: Matrix, row: Mechanism, skill: Skill) -> str:
@@ -155,34 +162,32 @@ def matrix_figure(matrix: Matrix, sort: str, picked: tuple[Mechanism, Skill], th
     first row beyond chance."""
     ink, rows, skills = Ink.of(theme), matrix.sorted(sort), matrix.board.skills
     cells, strokes = list[Spec](), list[Spec]()
-    for row in rows:
-        for skill in skills:
-            score = matrix.scores.get((row.key, skill.key))
-            at: Spec = {"layer": row.name, "head": skill.name}
-            if score is None:
-                strokes.append(
-                    at | {"text": "╱╱╱", "ink": ink.quiet, "fill": None, "says": "not measured"}
-                )
-                continue
-            share, whole = score.passed / len(score.results), len(matrix.board.seeds)
-            fill = shade(share, theme)
-            cells.append(
-                at
-                | {
-                    "share": share,
-                    "fill": fill,
-                    "ink": text_on(fill, theme),
-                    "text": str(score.passed)
-                    if len(score.results) == whole
-                    else f"{score.passed}/{len(score.results)}",
-                    "mark": "≠" * matrix.differs.get((row.key, skill.key), False),
-                    "says": seeds_text(score),
-                    "median": score.median,
-                    "medians": percent(score.median),
-                    "rates": len(score.rates),
-                    "works": f"{len(score.rates)} of {len(matrix.board.rates)}",
-                }
+    for row, skill in product(rows, skills):
+        at: Spec = {"layer": row.name, "head": skill.name}
+        if (score := matrix.scores.get((row.key, skill.key))) is None:
+            empty = dict.fromkeys(("share", "fill", "median", "rates"))
+            strokes.append(
+                {**at, **empty, "ink": ink.quiet, "text": "╱╱╱", "mark": "", "says": "not measured"}
             )
+            continue
+        share, count = score.passed / len(score.results), len(score.results)
+        fill, whole = shade(share, theme), count == len(matrix.board.seeds)
+        differs = matrix.differs.get((row.key, skill.key), False)
+        cells.append(
+            {
+                **at,
+                "share": share,
+                "fill": fill,
+                "ink": text_on(fill, theme),
+                "text": str(score.passed) if whole else f"{score.passed}/{count}",
+                "mark": "≠" if differs else "",
+                "says": seeds_text(score),
+                "median": score.median,
+                "medians": percent(score.median),
+                "rates": len(score.rates),
+                "works": f"{len(score.rates)} of {len(matrix.board.rates)}",
+            }
+        )
     at = {
         "x": band("head", [one.name for one in skills], ink, "top"),
         "y": band("layer", [one.name for one in rows], ink, "left"),
@@ -239,7 +244,7 @@ def matrix_figure(matrix: Matrix, sort: str, picked: tuple[Mechanism, Skill], th
 def band(name: str, sort: list[str], ink: Ink, orient: str) -> Spec:
     """An axis of names, which are shorter on a phone, and upright above the columns."""
     top = orient == "top"
-    limits, angles = ((120, 130), (-30, -90)) if top else ((230, 138), (0, 0))
+    limits, angles = ((120, 130), (-30, -90)) if top else ((230, 150), (0, 0))
     wide, phone = (
         {"limit": limit, "angle": angle} for limit, angle in zip(limits, angles, strict=True)
     )
@@ -254,6 +259,8 @@ def band(name: str, sort: list[str], ink: Ink, orient: str) -> Spec:
             "labelColor": ink.text,
             "orient": orient,
             "labelOverlap": False,
+            "labelExpr": "replace(datum.label, 'convolution', 'conv')",
+            "labelBaseline": "middle",
             "labelAlign": "left" if top else "right",
             "labelLimit": {"expr": f"width < {PHONE} ? {phone['limit']} : {wide['limit']}"},
             "labelAngle": {"expr": f"width < {PHONE} ? {phone['angle']} : {wide['angle']}"},
@@ -284,11 +291,8 @@ def cost_of(
 
 def scatter_figure(
     matrix: Matrix, skill: Skill, cost: str, costs: Mapping[str, Costs], theme: Theme
-) -> Spec | None:
-    """The share of seeds that learned a skill against a cost; the front is joined: what nothing cheaper beats.
-
-    None where nothing was measured.
-    """
+) -> Spec:
+    """The share of seeds that learned a skill against a cost; the front is joined: what nothing cheaper beats."""
     ink, points, texts = Ink.of(theme), dict[str, tuple[float, float]](), dict[str, str]()
     for row in matrix.board.mechanisms:
         if score := matrix.scores.get((row.key, skill.key)):
@@ -296,8 +300,6 @@ def scatter_figure(
             if isfinite(value):
                 points[row.name] = value, score.passed / len(score.results)
                 texts[row.name] = text
-    if not points:
-        return None
     best, rows = front(points), list[Spec]()
     middle = fmean(log(x) for x, _ in points.values())
     for name, point in points.items():
