@@ -161,12 +161,12 @@ def matrix_figure(matrix: Matrix, sort: str, picked: tuple[Mechanism, Skill], th
     """Mechanisms × skills: ink is the share that learned it, strokes are what was not measured, ≠ what differs from the
     first row beyond chance."""
     ink, rows, skills = Ink.of(theme), matrix.sorted(sort), matrix.board.skills
-    cells, strokes = list[Spec](), list[Spec]()
+    cells = list[Spec]()
     for row, skill in product(rows, skills):
         at: Spec = {"layer": row.name, "head": skill.name}
         if (score := matrix.scores.get((row.key, skill.key))) is None:
             empty = dict.fromkeys(("share", "fill", "median", "rates"))
-            strokes.append(
+            cells.append(
                 {**at, **empty, "ink": ink.quiet, "text": "╱╱╱", "mark": "", "says": "not measured"}
             )
             continue
@@ -211,14 +211,14 @@ def matrix_figure(matrix: Matrix, sort: str, picked: tuple[Mechanism, Skill], th
     drawn = [
         layer(
             "rect",
-            [*cells, *strokes],
+            cells,
             {**at, "color": literal("fill"), "tooltip": tips},
             cursor="pointer",
             stroke=ink.hairline,
         ),
         layer(
             "text",
-            [*cells, *strokes],
+            cells,
             {**written_in, "text": {"field": "text"}},
             fontSize=12,
             tooltip=False,
