@@ -112,18 +112,15 @@ def _press() -> None:
 
 
 def _curves(matrix: study.Matrix, row: Mechanism, skill: Skill) -> None:
-    ink = lab.Ink.of(lab.theme())
-    groups = draw.curves(matrix, row, skill, ink)
-    if not any(groups[:2]):
+    if not matrix.trainings(row.key, skill.key):
         lab.placeholder("The curves of each training appear here once it is measured.", draw.HEIGHT)
         return
     lab.draw_chart(
         st,
-        draw.curves_figure(groups, skill, ink),
+        draw.curves_figure(matrix, row, skill, lab.Ink.of(lab.theme())),
         key="scoreboard:curves",
         alt=f"{skill.name} along the steps of each training",
-        heading=f"{row.name}: {skill.name.lower()} along the steps",
-        legend=lab.legend(draw.curves_legend(groups), ink),
+        heading=f"{row.name}: a line a seed, dotted a rate that was tried, dashed what is learned",
     )
 
 
@@ -148,9 +145,13 @@ def _again(matrix: study.Matrix, row: Mechanism, skill: Skill) -> None:
     board, score = matrix.board, matrix.scores.get((row.key, skill.key))
     rate = score.rate if score else board.rates[len(board.rates) // 2]
     config = lab.limits.within(board.run(Cell(row.key, skill.key, rate, board.seeds[0])))
-    name = f"{row.name}, {skill.name}"
-    lab.start_run(PAGE, config, partial(lab.queue.start, name=name), _open_train, ConfigError)
+    start = partial(lab.queue.start, name=f"{row.name}, {skill.name}")
+    lab.start_run(PAGE, config, start, _open_train, ConfigError)
     lab.show_flash(PAGE)
+    step = matrix.step_seconds(row.key, skill.key)
+    seconds = (
+        skill.steps * step if step else lab.shared(study.training_seconds, row.attention, skill.key)
+    )
     with st.container(horizontal=True, vertical_alignment="center"):
         st.button(
             "Train this model here",
@@ -160,7 +161,9 @@ def _again(matrix: study.Matrix, row: Mechanism, skill: Skill) -> None:
             args=(PAGE,),
             help=f"Seed {board.seeds[0]} at a rate of {rate:g}, as a run.",
         )
-        lab.caption(draw.again_text(study.training_seconds(matrix, row, skill)))
+        lab.caption(
+            f"About {lab.about_duration(seconds)}. Its attention is then on Train and on all pages that open a run."
+        )
     lab.limits_line()
 
 
@@ -172,14 +175,14 @@ def _own(matrix: study.Matrix, runs: list[Run]) -> None:
     """A row of a reader's own: its text, its skills, Start, then how far its runs are, and Stop."""
     lab.paragraph(draw.OWN)
     lab.show_flash(OWN)
-    workers = lab.queue.max_workers()
     with lab.input_errors():
         controls = Controls.draw("attention", "skills")
         board = study.own_board(controls.attention, controls.skills)
         lab.start_run(
             OWN, board, lab.queue.measure_board, len, ConfigError, run_of=lambda made: made[0]
         )
-        seconds = study.seconds_left(matrix, board)
+        asked = controls.attention, tuple(controls.skills), len(matrix.cells)
+        seconds = lab.shared(study.seconds_left, *asked) / lab.queue.max_workers()
         with st.container(horizontal=True, vertical_alignment="center"):
             st.button(
                 "Start",
@@ -190,36 +193,33 @@ def _own(matrix: study.Matrix, runs: list[Run]) -> None:
                 disabled=bool(runs) or not seconds,
                 help="Workers train it at each rate, then at the best one from each seed.",
             )
-            st.caption(draw.own_text(seconds, workers))
-    if not runs:
+            st.caption(draw.own_text(seconds))
+    if runs:
+        buttons, column = st.columns([1, 3.4], vertical_alignment="center")
+        lab.stop_button(buttons, OWN, lambda: [lab.end_run(run) for run in runs])
+        with column:
+            lab.poll(
+                study.read_matrix,
+                partial(_progress, runs[0]),
+                True,
+                "scoreboard:progress",
+                interval=lab.SLOW_POLL_INTERVAL,
+                # a new training changes the pictures of the whole page
+                still_live=lambda now: (
+                    now is matrix and not any(run.status().ended for run in runs)
+                ),
+            )
+    else:
         for run in study.board_runs()[-1:]:
             if run.status().state == "failed":
                 st.error(lab.plain(run.status().message))
         lab.limits_line(steps=False)
-        return
 
-    def live(now: study.Matrix) -> bool:
-        """Whether all is as this page shows it: a new training changes its pictures."""
-        return len(now.cells) == len(matrix.cells) and not any(run.status().ended for run in runs)
 
-    def show(now: study.Matrix) -> None:
-        done, planned, seconds = study.progress(now, runs)
-        text = draw.progress_text(done, planned, seconds, min(workers, len(runs)))
-        lab.show_progress(
-            runs[0], runs[0].status(), ending="", progress=lambda: (done / planned, text)
-        )
-
-    buttons, column = st.columns([1, 3.4], vertical_alignment="center")
-    lab.stop_button(buttons, OWN, lambda: [lab.end_run(run) for run in runs])
-    with column:
-        lab.poll(
-            study.read_matrix,
-            show,
-            True,
-            "scoreboard:progress",
-            interval=lab.SLOW_POLL_INTERVAL,
-            still_live=live,
-        )
+def _progress(run: Run, matrix: study.Matrix) -> None:
+    done, planned = study.progress(matrix, run)
+    now = done / planned, f"{done} of {planned} trainings"
+    lab.show_progress(run, run.status(), ending="", progress=lambda: now)
 
 
 def _others() -> None:

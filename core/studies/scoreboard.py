@@ -16,13 +16,13 @@ from core.entries import ConfigError, refuse_if
 from core.files import append_line, modified, read_checked, sentence_of, with_checksum
 from core.models import build_model
 from core.runs.runs import Run
+from core.scoreboard import run as runs
 from core.scoreboard.base import (
     Board,
     Cell,
     CellResult,
     Mechanism,
     Score,
-    Skill,
     decoder,
     differs,
     parameters,
@@ -43,14 +43,6 @@ from core.tasks import task_of
 OWN = "own: "  # how the key of a row begins that was typed on the page
 NUMBER_BYTES = 4
 SIZE = 0.01  # by which a row's parameters may differ from those of the first one
-
-
-@dataclass(frozen=True)
-class Costs:
-    """Of a mechanism's model after the longest source of a skill: bytes of state or cache, and FLOPs of its attention."""
-
-    state: int
-    flops: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,12 +69,12 @@ class Matrix:
 
     def sorted(self, skill: str) -> list[Mechanism]:
         """The mechanisms, those that learned the skill in most seeds first; as in the file without a skill."""
-
-        def rank(row: Mechanism) -> tuple[float, float]:
-            score = self.scores.get((row.key, skill))
-            return (-score.passed / len(score.results), -score.median) if score else (1.0, 0.0)
-
-        return sorted(self.board.mechanisms, key=rank) if skill else [*self.board.mechanisms]
+        ranks = {
+            row: (-score.passed / len(score.results), -score.median)
+            for (row, of), score in self.scores.items()
+            if of == skill
+        }
+        return sorted(self.board.mechanisms, key=lambda row: ranks.get(row.key, (1.0, 0.0)))
 
 
 def read_matrix() -> Matrix:
@@ -161,66 +153,42 @@ def own_board(attention: str, skills: Sequence[str]) -> Board:
 
 
 @torch.no_grad()
-def costs(skill: str, attentions: Sequence[str]) -> dict[str, Costs]:
-    """What each of these attentions, as text, costs on the longest of 50 sources of a skill."""
-    board = beside_first(map(own_row, dict.fromkeys(attentions)))
+def costs(skill: str, attentions: Sequence[str]) -> dict[str, dict[str, float]]:
+    """Of each of these attentions, as text, on the longest of 50 sources of a skill: bytes of state or cache after it, and
+    FLOPs of attention."""
+    board, measured = beside_first(map(own_row, attentions)), {}
     task = task_of(board.skill(skill).config)
     batch = task.collate([max(task.held_out(50), key=lambda one: len(one.source))])
-    length, measured = batch.source.shape[1], dict[str, Costs]()
+    length = batch.source.shape[1]
     for row in board.mechanisms[1:]:
         model = board.run(Cell(row.key, skill, board.rates[0], board.seeds[0])).model
         built = build_model(model, task.shape).eval()
         past = built.encode(batch.source, batch.source_mask).last.past  # type: ignore[operator]
-        layers = (
-            attention_cost(model.layer_attention(at), length, length) for at in range(model.layers)
-        )
-        state = NUMBER_BYTES * sum(cache.numbers for cache in past)
-        measured[row.attention] = Costs(state, sum(one.flops for one in layers))
+        layers = map(model.layer_attention, range(model.layers))
+        measured[row.attention] = {
+            "state": NUMBER_BYTES * sum(cache.numbers for cache in past),
+            "flops": sum(attention_cost(one, length, length).flops for one in layers),
+        }
     return measured
 
 
-def left(matrix: Matrix, board: Board) -> list[tuple[Mechanism, Skill, int]]:
-    """How many trainings are left of each mechanism and skill of a board: rates to try, and the seeds that judge."""
-    counts = []
-    for row, skill in product(board.mechanisms, board.skills):
-        pending = board.pending(row.key, skill.key, matrix.cells)
-        seeds = len(board.seeds) if any(cell.seed in board.rate_seeds for cell in pending) else 0
-        counts.append((row, skill, len(pending) + seeds))
-    return counts
-
-
-def seconds_left(matrix: Matrix, board: Board) -> float:
-    """Seconds of one core that are left of a board, where nothing is learned before its last step."""
-    return sum(
-        count * training_seconds(matrix, row, skill)
-        for row, skill, count in left(matrix, board)
-        if count
-    )
-
-
-def training_seconds(matrix: Matrix, row: Mechanism, skill: Skill) -> float:
-    """Seconds of one core that all steps of a training take: by like ones where there are any, else by a few steps."""
-    each = matrix.step_seconds(row.key, skill.key)
-    return skill.steps * (_step_seconds(row.attention, skill.key) if each is None else each)
-
-
-@lru_cache(maxsize=256)
-def _step_seconds(attention: str, skill: str) -> float:
+def training_seconds(attention: str, skill: str) -> float:
+    """Seconds of one core that all steps of a training take, by a few of them."""
     board = beside_first([own_row(attention)])
-    cell = Cell(board.mechanisms[1].key, skill, board.rates[0], board.seeds[0])
-    return time_of(board, cell) / board.skill(skill).steps
+    return time_of(board, Cell(board.mechanisms[1].key, skill, board.rates[0], board.seeds[0]))
 
 
-def progress(matrix: Matrix, runs: Sequence[Run]) -> tuple[int, int, float]:
-    """Of the boards of these runs: how many trainings are done, of how many, and the seconds of one core that are left."""
-    boards = list[Board]()
-    for board in map(board_of, runs):
-        if board not in boards:
-            boards.append(board)
-    counts = [count for board in boards for *_, count in left(matrix, board)]
-    plan = matrix.board
-    planned = len(counts) * (len(plan.rates) * len(plan.rate_seeds) + len(plan.seeds))
-    return planned - sum(counts), planned, sum(seconds_left(matrix, one) for one in boards)
+def seconds_left(attention: str, skills: Sequence[str], measured: int) -> float:
+    """Seconds of one core, at most, that a reader's own row still takes once so many trainings are `measured`."""
+    return runs.seconds_left(own_board(attention, skills), read_matrix().cells)
+
+
+def progress(matrix: Matrix, run: Run) -> tuple[int, int]:
+    """How many trainings of a run's board are done, and of how many."""
+    board = board_of(run)
+    pairs = {(row.key, one.key) for row, one in product(board.mechanisms, board.skills)}
+    each = len(board.rates) * len(board.rate_seeds) + len(board.seeds)
+    return sum(cell[:2] in pairs for cell in matrix.cells), each * len(pairs)
 
 
 def front(points: Mapping[str, tuple[float, float]]) -> list[str]:

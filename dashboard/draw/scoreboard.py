@@ -1,13 +1,12 @@
 """Scoreboard: the matrix, the scatter of a skill against a cost, the curves of a cell, and the sentences of numbers."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from itertools import product
-from math import isfinite, log, nan
+from math import isfinite, log
 from statistics import fmean
 
 from core.scoreboard.base import Mechanism, Score, Skill
-from core.studies.scoreboard import Costs, Matrix, front
+from core.studies.scoreboard import Matrix, front
 from dashboard.draw.curves import Curve, line_chart
 from dashboard.draw.figures import (
     Ink,
@@ -45,8 +44,10 @@ COSTS: dict[str, str] = {
     "flops": "FLOPs of attention",
     "step": "Seconds of a training step",
 }
+WRITTEN = {"state": byte_size, "flops": operations, "step": duration}
 MEASURES = {
     "token_accuracy": "accuracy of the answers",
+    "sequence_accuracy": "share of whole sources right",
     "longer": "share of whole sources right that are longer than any of training",
 }
 LEAD = "Which mechanism learns which skill? A number is how many of eight seeds learned it."
@@ -120,12 +121,13 @@ def cell_text(matrix: Matrix, row: Mechanism, skill: Skill) -> str:
         return ""
     works = ", ".join(f"{rate:g}" for rate in score.rates) or "none"
     ended = sum(bool(one.note) for one in score.results)
+    other = matrix.scores.get((row.without, skill.key))
     parts = [
         f"With its exact interval: {seeds_text(score)}. The best seed has {percent(score.best)}, the median "
         f"{percent(score.median)}, at a rate of {score.rate:g}. Rates that worked, of "
         f"{', '.join(f'{one:g}' for one in matrix.board.rates)}: {works}.",
         f"{plural(ended, 'training')} ended early: the loss was no number." if ended else "",
-        pair_text(matrix, row, skill),
+        f"Without its convolution: {count_text(other)} seeds." if other else "",
     ]
     return " ".join(filter(None, parts))
 
@@ -139,22 +141,6 @@ def conditions(skill: Skill) -> str:
         f"Learned: {MEASURES.get(skill.measure, skill.measure)}, at least {percent(skill.passes)} on 1,000 held-out "
         f"sources, within {skill.steps:,} steps. Task: {plain(skill.source)}.{published}"
     )
-
-
-def pair_text(matrix: Matrix, row: Mechanism, skill: Skill) -> str:
-    """In how many seeds the same mechanism learned it without its short convolution, or with one; "" where there is none."""
-    pairs = {
-        one.key: (other, words)
-        for with_conv in matrix.board.mechanisms
-        if with_conv.without
-        for one, other, words in (
-            (with_conv, with_conv.without, "Without"),
-            (matrix.board.mechanism(with_conv.without), with_conv.key, "With"),
-        )
-    }
-    other, words = pairs.get(row.key, ("", ""))
-    score = matrix.scores.get((other, skill.key))
-    return f"{words} the short convolution: {count_text(score)} seeds." if score else ""
 
 
 def matrix_figure(matrix: Matrix, sort: str, picked: tuple[Mechanism, Skill], theme: Theme) -> Spec:
@@ -259,7 +245,6 @@ def band(name: str, sort: list[str], ink: Ink, orient: str) -> Spec:
             "labelColor": ink.text,
             "orient": orient,
             "labelOverlap": False,
-            "labelExpr": "replace(datum.label, 'convolution', 'conv')",
             "labelBaseline": "middle",
             "labelAlign": "left" if top else "right",
             "labelLimit": {"expr": f"width < {PHONE} ? {phone['limit']} : {wide['limit']}"},
@@ -278,28 +263,20 @@ def legend(matrix: Matrix) -> str:
     )
 
 
-def cost_of(
-    matrix: Matrix, costs: Mapping[str, Costs], row: Mechanism, skill: Skill, cost: str
-) -> tuple[float, str]:
-    """What a mechanism costs, and as a text; NaN where it is not known."""
-    if cost == "step":
-        seconds = matrix.step_seconds(row.key, skill.key)
-        return (nan, "") if seconds is None else (seconds, duration(seconds))
-    value = float(getattr(costs[row.attention], cost))
-    return value, (byte_size if cost == "state" else operations)(value)
-
-
 def scatter_figure(
-    matrix: Matrix, skill: Skill, cost: str, costs: Mapping[str, Costs], theme: Theme
+    matrix: Matrix, skill: Skill, cost: str, costs: Mapping[str, Mapping[str, float]], theme: Theme
 ) -> Spec:
     """The share of seeds that learned a skill against a cost; the front is joined: what nothing cheaper beats."""
-    ink, points, texts = Ink.of(theme), dict[str, tuple[float, float]](), dict[str, str]()
+    ink, points = Ink.of(theme), dict[str, tuple[float, float]]()
     for row in matrix.board.mechanisms:
-        if score := matrix.scores.get((row.key, skill.key)):
-            value, text = cost_of(matrix, costs, row, skill, cost)
-            if isfinite(value):
-                points[row.name] = value, score.passed / len(score.results)
-                texts[row.name] = text
+        score, value = (
+            matrix.scores.get((row.key, skill.key)),
+            matrix.step_seconds(row.key, skill.key)
+            if cost == "step"
+            else costs[row.attention][cost],
+        )
+        if score and value is not None and isfinite(value):
+            points[row.name] = float(value), score.passed / len(score.results)
     best, rows = front(points), list[Spec]()
     middle = fmean(log(x) for x, _ in points.values())
     for name, point in points.items():
@@ -311,7 +288,7 @@ def scatter_figure(
                 "cost": point[0],
                 "share": point[1],
                 "there": ", ".join(same),
-                "costs": texts[name],
+                "costs": WRITTEN[cost](point[0]),
                 "fill": ink.pick if name in best else ink.series[0],
                 "label": f"{name}{more}" if name in best and name == same[0] else "",
                 "right": log(point[0]) > middle,
@@ -357,40 +334,31 @@ def scatter_figure(
     )
 
 
-def curves(matrix: Matrix, row: Mechanism, skill: Skill, ink: Ink) -> list[list[Curve]]:
-    """The measure along the steps: of each seed at the chosen rate, of each rate on the seed that chose it, and what
-    counts as learned."""
-    score, colour = matrix.scores.get((row.key, skill.key)), ink.series[0]
-    trials = [
-        one for one in matrix.trainings(row.key, skill.key) if one.seed in matrix.board.rate_seeds
+def curves_figure(matrix: Matrix, row: Mechanism, skill: Skill, ink: Ink) -> Spec:
+    """The measure along the steps: of each seed at the chosen rate, of each rate that was tried, and what is learned."""
+    curves = [
+        Curve(
+            "learned",
+            [(0, skill.passes), (skill.steps, skill.passes)],
+            colour=ink.series[1],
+            dash=1,
+        )
     ]
-    seeds = [
-        Curve(f"seed {one.seed}", one.curve, colour=colour, dash=0)
-        for one in (score.results if score else ())
-        if one.curve
-    ]
-    rates = [
-        Curve(f"rate {one.rate:g}", one.curve, colour=ink.quiet, dash=2)
-        for one in trials
-        if one.curve
-    ]
-    level = [(0, skill.passes), (skill.steps, skill.passes)]
-    return [seeds, rates, [Curve("learned", level, colour=ink.series[1], dash=1)]]
-
-
-def curves_figure(groups: Sequence[Sequence[Curve]], skill: Skill, ink: Ink) -> Spec:
-    every = [curve for group in groups for curve in group]
+    for one in matrix.trainings(row.key, skill.key):
+        tried = one.seed in matrix.board.rate_seeds
+        name = f"rate {one.rate:g}" if tried else f"seed {one.seed}"
+        if one.curve:
+            curves.append(
+                Curve(
+                    name,
+                    one.curve,
+                    colour=ink.quiet if tried else ink.series[0],
+                    dash=2 if tried else 0,
+                )
+            )
     measure = MEASURES.get(skill.measure, skill.measure)
-    spec = line_chart(measure, "step", every, ink, named=False, domain=(0.0, 1.0), share=True)
+    spec = line_chart(measure, "step", curves, ink, named=False, domain=(0.0, 1.0), share=True)
     return spec | {"title": None}
-
-
-def curves_legend(groups: Sequence[Sequence[Curve]]) -> list[Curve]:
-    """One curve for each kind, for the legend."""
-    names = ("a line a seed", "a rate that was tried", "learned")
-    return [
-        replace(group[0], name=name) for group, name in zip(groups, names, strict=True) if group
-    ]
 
 
 def table(matrix: Matrix, skill: Skill) -> tuple[list[str], list[list[str]]]:
@@ -422,21 +390,13 @@ def table(matrix: Matrix, skill: Skill) -> tuple[list[str], list[list[str]]]:
     return [*head, "without its convolution"], rows
 
 
-def again_text(seconds: float) -> str:
-    return f"About {about_duration(seconds)}. Its attention is then on Train and on all pages that open a run."
-
-
-def own_text(seconds: float, workers: int) -> str:
+def own_text(seconds: float) -> str:
+    """How long a reader's own row takes."""
     return (
-        f"At most {about_duration(seconds / workers)} on {plural(workers, 'worker')}, less where a skill is learned early. "
-        "Stop keeps what was measured; Start goes on."
+        f"At most {about_duration(seconds)}, less where a skill is learned early. Stop keeps what there is; Start goes on."
         if seconds
         else "All of it was measured: it is a row above."
     )
-
-
-def progress_text(done: int, planned: int, seconds: float, workers: int) -> str:
-    return f"{done} of {planned} trainings, at most {about_duration(seconds / workers)} left"
 
 
 def taken_text(new: int, known: int) -> str:

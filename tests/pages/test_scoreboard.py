@@ -24,6 +24,8 @@ from tests.pages.app import (
 
 BOARD = read_board()
 RECALL = BOARD.skill("recall")
+NAMES = {one.key: one.name for one in (*BOARD.mechanisms, *BOARD.skills)}
+RATE = BOARD.rates[1]  # the best one of these results
 OWN_TEXT = "kernel=gla mask=causal"
 
 
@@ -36,11 +38,11 @@ def result(cell: Cell, value: float, board=BOARD, **more) -> CellResult:
 def cells(mechanism: str, passed: int, board=BOARD, seeds: int = 8) -> list[CellResult]:
     """Trainings of recall in which so many seeds learned it, at the middle one of three rates."""
     tried = [
-        result(Cell(mechanism, "recall", rate, 100), 0.96 if rate == 0.003 else 0.2, board)
+        result(Cell(mechanism, "recall", rate, 100), 0.96 if rate == RATE else 0.2, board)
         for rate in board.rates
     ]
     return tried + [
-        result(Cell(mechanism, "recall", 0.003, seed), 1.0 if seed < passed else 0.3, board)
+        result(Cell(mechanism, "recall", RATE, seed), 1.0 if seed < passed else 0.3, board)
         for seed in board.seeds[:seeds]
     ]
 
@@ -71,28 +73,22 @@ def measured():
     return save([one for row, passed in rows.items() for one in cells(row, passed)])
 
 
-def open_cell(mechanism: str, **link):
-    return open_at("scoreboard", "scoreboard:", mechanism=mechanism, **link)
+def open_cell(mechanism: str):
+    return open_at("scoreboard", "scoreboard:", mechanism=NAMES[mechanism], skill=NAMES["recall"])
 
 
 def test_the_picked_cell_is_in_the_link_and_says_its_numbers(measured):
-    app = open_cell("Linear + convolution", skill="Recall")
+    first, row, skill = (NAMES[key] for key in ("softmax", "linear_conv", "recall"))
     assert_says(
-        app,
-        "**Linear + convolution** learned".replace("*", ""),
-        "7 of 8 seeds, Softmax, RoPE in 8 of 8. That may be chance.",
+        open_cell("linear_conv"),
+        f"{row} learned {skill} in 7 of 8 seeds, {first} in 8 of 8. That may be chance.",
         "7 of 8 seeds (47\u00a0% to 99.7\u00a0%)",
-        "Rates that worked, of 0.001, 0.003, 0.01: 0.003.",
-        "Without the short convolution: 0 of 8 seeds.",
+        f"Rates that worked, of {', '.join(map(str, BOARD.rates))}: {RATE:g}.",
+        "Without its convolution: 0 of 8 seeds.",
         "4 of 128 cells are measured, by 44 trainings.",
     )
-    without = (
-        "0 of 8 seeds",
-        "The difference is beyond chance.",
-        "With the short convolution: 7 of 8",
-    )
-    assert_says(open_cell("Linear"), *without)
-    assert_says(open_cell("Mamba-3"), "Mamba-3 was not measured on Recall yet.")
+    assert_says(open_cell("linear"), "0 of 8 seeds", "The difference is beyond chance.")
+    assert_says(open_cell("mamba3"), f"{NAMES['mamba3']} was not measured on {skill} yet.")
 
 
 @each("name", ["mechanism", "skill", "cost"])
@@ -102,15 +98,14 @@ def test_nonsense_in_the_link_is_named(measured, name):
 
 
 def test_a_press_on_a_cell_picks_it(measured, monkeypatch):
-    point = {"layer": "Linear + convolution", "head": "Recall in noise"}
+    point = {"layer": NAMES["linear_conv"], "head": NAMES["noisy"]}
     picked = []
     monkeypatch.setattr("dashboard.ui.panels.sent", lambda *_: {"picked": [point]})
     monkeypatch.setattr(page.Controls, "set", lambda **values: picked.append(values))
     page._press()
     assert picked == [{"mechanism": "linear_conv", "skill": "noisy"}]
-    app = open_at("scoreboard", "scoreboard:", mechanism="Linear", skill="Recall in noise")
-    ring = pictures_of(app)["scoreboard:matrix"].spec["layer"][-1]["data"]["values"]
-    assert ring == [{"layer": "Linear", "head": "Recall in noise"}]
+    ring = pictures_of(open_cell("linear"))["scoreboard:matrix"].spec["layer"][-1]
+    assert ring["data"]["values"] == [{"layer": NAMES["linear"], "head": NAMES["recall"]}]
 
 
 def matrix_rows(app) -> list[dict[str, str]]:
@@ -123,13 +118,11 @@ def test_the_matrix_marks_what_differs_and_strikes_what_is_not_measured(measured
     every = matrix_rows(app)
     rows = {row["mechanism"]: row for row in every if row["share of seeds"] is not None}
     assert len(every) == 128 and {row["skill"] for row in every[:8]} == set(page.SKILLS.values())
+    marks = {"softmax": "", "linear": "≠", "linear_conv": "", "ssd": "≠"}
     assert {name: row["≠"] for name, row in rows.items()} == {
-        "Softmax, RoPE": "",
-        "Linear": "≠",
-        "Linear + convolution": "",
-        "Mamba-2": "≠",
+        NAMES[key]: mark for key, mark in marks.items()
     }
-    assert rows["Linear + convolution"]["share of seeds"] == 7 / 8
+    assert rows[NAMES["linear_conv"]]["share of seeds"] == 7 / 8
     cells_of = pictures_of(app)["scoreboard:matrix"].spec["layer"][0]["data"]["values"]
     assert len(cells_of) == 128 and sum(one["says"] == "not measured" for one in cells_of) == 124
     order = {}
@@ -138,42 +131,48 @@ def test_the_matrix_marks_what_differs_and_strikes_what_is_not_measured(measured
         order[best] = pictures_of(app)["scoreboard:matrix"].spec["layer"][0]["encoding"]["y"]
     names = [one.name for one in BOARD.mechanisms]
     assert order[False]["scale"]["domain"] == names
-    assert order[True]["scale"]["domain"][:3] == ["Softmax, RoPE", "Linear + convolution", "Linear"]
+    assert order[True]["scale"]["domain"][:3] == [
+        NAMES[key] for key in ("softmax", "linear_conv", "linear")
+    ]
 
 
 def test_the_table_and_the_scatter_have_the_measured_numbers(measured):
-    pictures = pictures_of(open_cell("Linear"))
-    head, rows = pictures["table:Recall, by mechanism"].table()
+    pictures = pictures_of(open_cell("linear"))
+    head, rows = pictures[f"table:{NAMES['recall']}, by mechanism"].table()
     first = dict(zip(head, rows[1], strict=True))
-    assert first["mechanism"] == "Linear + convolution"
+    assert first["mechanism"] == NAMES["linear_conv"]
     assert (first["learned in, seeds"], first["learned in, of"]) == (7, 8)
-    assert first["rate"] == 0.003 and first["without its convolution"] == 0
+    assert first["rate"] == RATE and first["without its convolution"] == 0
     head, rows = pictures["scoreboard:scatter"].table()
     costs = {row[0]: row[1] for row in rows}
     # two layers, keys and values of 64 numbers for each of 32 tokens, 4 bytes a number
-    assert costs["Softmax, RoPE"] == 2 * 2 * 64 * 32 * 4
+    assert costs[NAMES["softmax"]] == 2 * 2 * 64 * 32 * 4
     # two layers of two heads, a state of 32 × 32 each and its sum
-    assert costs["Linear"] == 2 * 2 * (32 * 32 + 32) * 4
+    assert costs[NAMES["linear"]] == 2 * 2 * (32 * 32 + 32) * 4
     curves = pictures["scoreboard:curves"]
     assert len({row[0] for row in curves.table()[1]}) == 8 + 3 + 1
 
 
 def test_before_anything_is_measured_the_page_says_so():
-    says = "was not measured on Recall yet.", "0 of 128 cells", "No mechanism was measured on this"
+    says = (
+        f"was not measured on {BOARD.skills[0].name} yet.",
+        "0 of 128 cells",
+        "No mechanism was measured on this",
+    )
     assert_says(open_at("scoreboard"), *says)
 
 
 def test_train_here_is_a_run_of_the_cell(measured):
-    app = open_cell("Linear + convolution")
+    app = open_cell("linear_conv")
     app.button(key="scoreboard:again").click().run()
     (run,) = list_runs()
-    assert run.config() == BOARD.run(Cell("linear_conv", "recall", 0.003, 0))
-    assert run.name == "Linear + convolution, Recall"
+    assert run.config() == BOARD.run(Cell("linear_conv", "recall", RATE, 0))
+    assert run.name == f"{NAMES['linear_conv']}, {NAMES['recall']}"
 
 
 def test_a_mechanism_of_ones_own_is_measured_stopped_and_a_row():
     app = set_state(open_at("scoreboard", **{"scoreboard:attention": OWN_TEXT}), page.OWN)
-    assert_says(app, "At most", "Stop keeps what was measured; Start goes on.")
+    assert_says(app, "At most", "Stop keeps what there is; Start goes on.")
     app.button(key="scoreboard:start").click().run()
     made = study.board_runs()
     assert {run.status().state for run in made} <= {"queued", "starting"}
@@ -181,14 +180,17 @@ def test_a_mechanism_of_ones_own_is_measured_stopped_and_a_row():
     row = study.own_row(OWN_TEXT)
     assert board.mechanisms == (BOARD.mechanisms[0], row) and board.skills == (RECALL,)
     # as large as the others, and so of the same cells as on the whole board
-    whole, cell = replace(BOARD, mechanisms=(*BOARD.mechanisms, row)), Cell(row.key, "recall", 0.003, 0)  # fmt: skip
+    whole, cell = replace(BOARD, mechanisms=(*BOARD.mechanisms, row)), Cell(row.key, "recall", RATE, 0)  # fmt: skip
     assert board.id(cell) == whole.id(cell)
     app = set_state(open_at("scoreboard"), page.OWN)
     assert app.button(key="scoreboard:start").disabled
     app.button(key=f"{page.OWN}:stop").click().run()
     assert {run.stop_request() for run in study.board_runs()} == {"stop"}
     save(cells(row.key, 5, whole), whole)
-    assert_says(open_cell(OWN_TEXT), f"{OWN_TEXT} learned Recall in 5 of 8 seeds.")
+    assert_says(
+        open_at("scoreboard", **{"scoreboard:mechanism": OWN_TEXT}),
+        f"{OWN_TEXT} learned {NAMES['recall']} in 5 of 8 seeds.",
+    )
 
 
 @each(
@@ -219,7 +221,7 @@ def test_results_of_others_are_taken_once(measured):
     assert "Taken: 11 trainings; 11 trainings stood here already" in app.toast[0].value
     assert_says(app.run().run(), "5 of 128 cells are measured, by 55 trainings.")
     assert len(study.board_runs()) == 2, "a file is taken once"
-    assert_says(open_cell("Linear"), "0 of 8 seeds")
+    assert_says(open_cell("linear"), "0 of 8 seeds")
     assert [*study.to_lines(study.read_matrix()).splitlines()] == [
         *lines(study.read_matrix().cells.values()).splitlines()
     ]
@@ -245,7 +247,7 @@ def test_a_file_that_is_none_is_refused(change, says):
 
 
 def test_a_result_of_another_plan_is_refused():
-    for cell in (Cell("nope", "recall", 0.5, 0), Cell("nope", "recall", 0.003, 50)):
+    for cell in (Cell("nope", "recall", 0.5, 0), Cell("nope", "recall", RATE, 50)):
         data = lines([result(cell, 0.7)])
         pytest.raises(ConfigError, study.take_in, data).match("another training than")
 
@@ -262,20 +264,19 @@ def test_a_row_that_cannot_be_built_here_is_named(measured):
     gone = Mechanism("gone", "Gone", "kernel=gone mask=causal")
     save([], replace(BOARD, mechanisms=(BOARD.mechanisms[0], gone)))
     assert_says(open_at("scoreboard"), "are left out: kernel = 'gone'", "4 of 128 cells")
-    twin = Mechanism("twin", "Linear", "kernel=gla mask=causal")
+    twin = Mechanism("twin", NAMES["linear"], OWN_TEXT)
     save([], replace(BOARD, mechanisms=(BOARD.mechanisms[0], twin)))
-    assert study.read_matrix().board.mechanisms[-1].name == "Linear (twin)"
+    assert study.read_matrix().board.mechanisms[-1].name == f"{NAMES['linear']} (twin)"
 
 
-def test_what_is_left_counts_rates_and_seeds():
-    board = BOARD.only(["softmax"], ["recall"])
-    save(cells("softmax", 8)[:2])
-    matrix = study.read_matrix()
-    assert [count for *_, count in study.left(matrix, board)] == [9]
-    # 1,500 steps in 15 seconds, as those that were measured
-    assert study.seconds_left(matrix, board) == pytest.approx(9 * 15.0)
-    run = save(cells("softmax", 8)[2:6], board)
-    assert study.progress(study.read_matrix(), [run, run]) == (6, 11, pytest.approx(5 * 15.0))
+def test_what_is_left_of_an_own_row(measured):
+    row, one = study.own_row(OWN_TEXT), BOARD.skill("recall")
+    board = study.own_board(OWN_TEXT, ["recall"])
+    run = save(cells(row.key, 8, replace(BOARD, mechanisms=(*BOARD.mechanisms, row)))[:6], board)
+    # the first row is measured whole; 15 seconds each, as those that were measured
+    assert study.progress(study.read_matrix(), run) == (11 + 6, 22)
+    assert study.seconds_left(OWN_TEXT, ["recall"], 17) == pytest.approx(5 * 15.0)
+    assert study.read_matrix().step_seconds("softmax", "recall") == pytest.approx(15.0 / one.steps)
 
 
 def test_a_new_training_is_seen_at_once():
@@ -292,5 +293,6 @@ def test_a_training_without_numbers_is_said():
     matrix = study.read_matrix()
     text = draw.cell_text(matrix, BOARD.mechanisms[0], RECALL)
     assert "1 training ended early: the loss was no number." in text
-    seeds, rates, level = draw.curves(matrix, BOARD.mechanisms[0], RECALL, Ink.of("light"))
-    assert (len(seeds), len(rates)) == (7, 3) and level[0].points[0] == (0, RECALL.passes)
+    spec = draw.curves_figure(matrix, BOARD.mechanisms[0], RECALL, Ink.of("light"))
+    names = [name for name, *_ in spec["usermeta"]["names"]]
+    assert len(names) == 7 + 3 + 1 and {"learned", "seed 0", f"rate {RATE:g}"} <= {*names}
