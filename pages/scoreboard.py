@@ -181,8 +181,8 @@ def _own(matrix: study.Matrix, runs: list[Run]) -> None:
         lab.start_run(
             OWN, board, lab.queue.measure_board, len, ConfigError, run_of=lambda made: made[0]
         )
-        asked = controls.attention, tuple(controls.skills), len(matrix.cells)
-        seconds = lab.shared(study.seconds_left, *asked) / lab.queue.max_workers()
+        own = controls.attention, tuple(controls.skills), len(matrix.cells)
+        seconds = lab.shared(study.seconds_left, *own) / lab.queue.max_workers()
         with st.container(horizontal=True, vertical_alignment="center"):
             st.button(
                 "Start",

@@ -103,6 +103,7 @@ LINKS: list[tuple[str, dict[str, str]]] = [
             "cache:model": "DeepSeek-V2, 2024",
         },
     ),
+    ("scoreboard", {"scoreboard:mechanism": "Linear"}),
     ("masks", {"masks:first": "Local window", "masks:join": "and", "masks:tokens": TYPED}),
     (
         "pretrained",
