@@ -1,5 +1,6 @@
 """Scoreboard: which mechanism learns which skill, in how many of eight seeds, and at what cost."""
 
+from collections.abc import Sequence
 from functools import partial
 
 import streamlit as st
@@ -196,7 +197,7 @@ def _own(matrix: study.Matrix, runs: list[Run]) -> None:
             st.caption(draw.own_text(seconds))
     if runs:
         buttons, column = st.columns([1, 3.4], vertical_alignment="center")
-        lab.stop_button(buttons, OWN, lambda: [lab.end_run(run) for run in runs])
+        lab.stop_button(buttons, OWN, _stop, runs)
         with column:
             lab.poll(
                 study.read_matrix,
@@ -245,3 +246,8 @@ def _take() -> None:
         st.toast(draw.taken_text(*study.take_in(file.getvalue())), duration="long")
 
     lab.flash_errors(FILE, "The file was not taken. ", take, ConfigError, OSError)
+
+
+def _stop(runs: Sequence[Run]) -> None:
+    for run in runs:
+        lab.end_run(run)

@@ -353,7 +353,7 @@ class RowTask(Task):
     def _side(
         self, size: int, batch: int, generator: torch.Generator, held_out: bool
     ) -> tuple[Int[torch.Tensor, "N S"], Int[torch.Tensor, "N T"]]:
-        sources, targets, count = [], [], 0
+        sources, targets, count = list[torch.Tensor](), list[torch.Tensor](), 0
         rows = self.sized(generator, held_out)
         while count < size:
             refuse_if(

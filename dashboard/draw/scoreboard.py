@@ -87,7 +87,7 @@ alt.Chart(pd.DataFrame(rows)).mark_rect().encode(x="skill:N", y="mechanism:N", c
 def seeds_text(score: Score) -> str:
     """Such as: 7 of 8 seeds (47 % to 100 %)."""
     text = f"{score.passed} of {plural(len(score.results), 'seed')}"
-    numbers = {", seeds": score.passed, ", of": len(score.results)}
+    numbers: dict[str, float] = {", seeds": score.passed, ", of": len(score.results)}
     if (share := score.share) is not None:
         text += f" ({percent(share.low)} to {percent(share.high)})"
         numbers |= {", low": share.low, ", high": share.high}

@@ -140,7 +140,8 @@ class NextRun(Fields, page="train"):
         lambda c: {item.key: item.name for item in TASKS},  # with those of plug-ins
         hidden=True,
         always=lambda c: "run" in st.query_params,  # a run alone brings its own set-up
-        help="What the model learns. From “Multi-query recall” on: benchmarks of the Scoreboard, which ask at places of the source. "
+        help="What the model learns. From “Multi-query recall” on: benchmarks of the Scoreboard, which ask at places of the "
+        "source. "
         "The tasks on your own data come last.",
     )
     task_settings = SettingsField("Task settings", key=lambda c: c.task)

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -24,15 +25,17 @@ from tests.pages.app import (
 
 BOARD = read_board()
 RECALL = BOARD.skill("recall")
-NAMES = {one.key: one.name for one in (*BOARD.mechanisms, *BOARD.skills)}
+NAMES = {one.key: one.name for one in BOARD.mechanisms} | {
+    one.key: one.name for one in BOARD.skills
+}
 RATE = BOARD.rates[1]  # the best one of these results
 OWN_TEXT = "kernel=gla mask=causal"
 
 
 def result(cell: Cell, value: float, board=BOARD, **more) -> CellResult:
     steps, curve = RECALL.steps, ((0, 0.1), (100, value))
-    given = dict(id=board.id(cell), board=board.hash, value=value, steps=steps, seconds=15.0)
-    return CellResult(*cell, **given, curve=curve, **more)
+    given: Any = dict(id=board.id(cell), board=board.hash, value=value, steps=steps, seconds=15.0)
+    return CellResult(**cell._asdict(), **given, curve=curve, **more)
 
 
 def cells(mechanism: str, passed: int, board=BOARD, seeds: int = 8) -> list[CellResult]:

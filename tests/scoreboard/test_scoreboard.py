@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from dataclasses import asdict, replace
+from typing import Any
 
 import pytest
 from scipy.stats import beta, fisher_exact
@@ -41,7 +42,7 @@ def tiny(**changes):
 
 
 def result(value, rate=0.003, seed=0, steps=100, **more):
-    given = dict(
+    given: Any = dict(
         mechanism="softmax", skill="recall", id="", board=BOARD.hash, seconds=1.0, curve=()
     )
     return CellResult(**given, rate=rate, seed=seed, value=value, steps=steps, **more)
@@ -68,7 +69,8 @@ def test_a_row_without_convolution_is_the_same_but_for_it():
 
 
 def test_first_the_rates_then_the_seeds_at_the_best_one():
-    cells, board = {}, tiny()
+    cells: dict[Cell, CellResult] = {}
+    board = tiny()
     first = board.pending("softmax", "recall", cells)
     assert [(cell.rate, cell.seed) for cell in first] == [(0.003, 100), (0.01, 100)]
     cells |= {cell: result(0.2 + cell.rate, cell.rate, cell.seed) for cell in first}
