@@ -22,6 +22,7 @@ from streamlit.testing.v1 import AppTest
 from core.attention import AttentionConfig, Choice, ConfigError
 from core.models import ModelConfig
 from core.pretrained.export import export
+from core.pretrained.load import load_folder
 from core.runs import store
 from core.runs.archive import pack, unpack
 from core.runs.runs import Run, create_run, deleted_runs, find_run, list_runs
@@ -74,6 +75,7 @@ from tests.pages.app import (
     assert_case,
     assert_says,
     csv_rows,
+    html_text,
     open_at,
     page_cases,
     page_text,
@@ -1155,14 +1157,19 @@ def test_a_run_of_each_form_opens_on_every_page(form, tmp_path):
         "compare_runs": {"runs": f"{run.id},example_run"},
         "transformer": {"run": run.id},
         "decode": {"run": run.id},
-        "sweeps": {"of": run.id},
+        "sweeps": {"sweeps:from": run.id},
     }
-    for page, link in links.items():
-        app = open_at(page, **link)
+    pages = {page: open_at(page, **link) for page, link in links.items()}
+    for page, app in pages.items():
         assert not app.error, (page, [one.value for one in app.error])
-    assert run.config().task == config.task
-    item = summary_of(run.id)
-    if not runs.hf_problem(item):
-        folder = export(run, tmp_path / "folder")
-        card = (folder / "README.md").read_text(encoding="utf-8")
-        assert "pipeline_tag" in card
+    assert pages["sweeps"].selectbox(key="sweeps:from").value == run.id
+    assert ("input → answer" in html_text(pages["train"])) == (form == "marked"), (
+        "answers at their places"
+    )
+    writes = form in ("pairs", "text")
+    assert ("writes no outputs" in page_text(pages["decode"])) != writes
+    if not runs.hf_problem(summary_of(run.id)):
+        folder = export(run, tmp_path / form)
+        assert "pipeline_tag" in (folder / "README.md").read_text(encoding="utf-8")
+        assert load_folder(folder, "exported").recordable
+    assert (tmp_path / form).exists() == (writes or form == "marked")
