@@ -393,7 +393,7 @@ def table(matrix: Matrix, skill: Skill) -> tuple[list[str], list[list[str]]]:
 def own_text(seconds: float) -> str:
     """How long a reader's own row takes."""
     return (
-        f"At most {about_duration(seconds)}, less where a skill is learned early. Stop keeps what there is; Start goes on."
+        f"At most {about_duration(seconds)}, less where a skill is learned early. Stop keeps what there is; Continue goes on."
         if seconds
         else "All of it was measured: it is a row above."
     )

@@ -34,7 +34,15 @@ from dashboard.server.visitors import HTTPGuard, known_path
 from dashboard.ui import export
 from dashboard.ui.models import folder_name
 from dashboard.ui.runs import EXAMPLE_FOLDER as EXAMPLES
-from tests.pages.app import Case, assert_case, open_at, page_text, query_value, script_of
+from tests.pages.app import (
+    Case,
+    assert_case,
+    open_at,
+    page_text,
+    query_value,
+    script_of,
+    set_state,
+)
 from tests.pretrained.fake_hub import COMMIT, Repo, bert_files, serving
 from tests.training.small import small_run
 
@@ -460,3 +468,18 @@ def test_a_wrong_setting_says_what_it_takes(monkeypatch):
     assert logging.getLogRecordFactory() is factory and not event_log.style()
     monkeypatch.setenv("ATTENTION_LAB_HOSTED", "1")
     assert event_log.style() == "json"
+
+
+def test_a_scoreboards_row_of_ones_own_is_nobody_elses(browser, monkeypatch):
+    opened = "scoreboard:own"
+    with browser("anna"):
+        app = set_state(open_at("scoreboard"), opened)
+        assert "a run stops after" in page_text(app) and "Nobody else sees yours" in page_text(app)
+        app.button(key="scoreboard:start").click().run()
+        assert app.button(key=f"{opened}:stop") and "kernel=gla" in page_text(app)
+    with browser("bert"):
+        app = set_state(open_at("scoreboard"), opened)
+        assert not [one.key for one in app.button if one.key == f"{opened}:stop"]
+        monkeypatch.setenv("ATTENTION_LAB_HOSTED_LIMITS", "under_way=0")
+        app.button(key="scoreboard:start").click().run()
+        assert "that a person may have here" in app.warning[0].value

@@ -175,7 +175,7 @@ def test_train_here_is_a_run_of_the_cell(measured):
 
 def test_a_mechanism_of_ones_own_is_measured_stopped_and_a_row():
     app = set_state(open_at("scoreboard", **{"scoreboard:attention": OWN_TEXT}), page.OWN)
-    assert_says(app, "At most", "Stop keeps what there is; Start goes on.")
+    assert_says(app, "At most", "Stop keeps what there is; Continue goes on.")
     app.button(key="scoreboard:start").click().run()
     made = study.board_runs()
     assert {run.status().state for run in made} <= {"queued", "starting"}
@@ -189,6 +189,9 @@ def test_a_mechanism_of_ones_own_is_measured_stopped_and_a_row():
     assert app.button(key="scoreboard:start").disabled
     app.button(key=f"{page.OWN}:stop").click().run()
     assert {run.stop_request() for run in study.board_runs()} == {"stop"}
+    save(cells(row.key, 5, whole)[:4], whole)
+    app = set_state(open_at("scoreboard", **{"scoreboard:attention": OWN_TEXT}), page.OWN)
+    assert app.button(key="scoreboard:start").label == "Continue"
     save(cells(row.key, 5, whole), whole)
     assert_says(
         open_at("scoreboard", **{"scoreboard:mechanism": OWN_TEXT}),
