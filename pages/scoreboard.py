@@ -184,10 +184,10 @@ def _own(matrix: study.Matrix, runs: list[Run]) -> None:
         )
         own = controls.attention, tuple(controls.skills), len(matrix.cells)
         seconds = lab.shared(study.seconds_left, *own) / lab.queue.max_workers()
-        begun = any(cell.mechanism == board.mechanisms[-1].key for cell in matrix.cells)
+        resumes = any(cell.mechanism == board.mechanisms[-1].key for cell in matrix.cells)
         with st.container(horizontal=True, vertical_alignment="center"):
             st.button(
-                "Continue" if begun else "Start",
+                "Continue" if resumes else "Start",
                 key="scoreboard:start",
                 icon=":material/play_arrow:",
                 on_click=lab.press,
