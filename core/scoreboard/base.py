@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import product
+from math import comb
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -113,6 +114,7 @@ class Board:
     seeds: tuple[Count, ...]
     mechanisms: tuple[Mechanism, ...]
     skills: tuple[Skill, ...]
+    reference: str = ""  # the attention by which all are made as large; without one the first row's
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -139,7 +141,8 @@ class Board:
         """The board of these rows and columns; without any, of all."""
         rows = tuple(map(self.mechanism, mechanisms)) or self.mechanisms
         columns = tuple(map(self.skill, skills)) or self.skills
-        return replace(self, mechanisms=rows, skills=columns)
+        reference = self.reference or self.mechanisms[0].attention
+        return replace(self, mechanisms=rows, skills=columns, reference=reference)
 
     def run(self, cell: Cell) -> RunConfig:
         """The training of a cell; every mechanism has as many parameters as the board's first one."""
@@ -148,7 +151,8 @@ class Board:
         settings.setdefault("record_every", max(1, skill.steps // 30))
         attention = self.mechanism(cell.mechanism).attention
         shape = task_of(skill.config).shape
-        model = equal_model(attention, self.mechanisms[0].attention, shape, checkable(self.model))
+        reference = self.reference or self.mechanisms[0].attention
+        model = equal_model(attention, reference, shape, checkable(self.model))
         return RunConfig(
             skill.config,
             model,
@@ -243,10 +247,14 @@ def best_rate(tried: Sequence[CellResult]) -> float:
 
 def differs(one: Score, other: Score, comparisons: int) -> bool:
     """Whether two shares differ beyond chance: Fisher's exact test, Bonferroni's correction for all comparisons."""
-    from scipy.stats import fisher_exact
-
-    table = [[each.passed, len(each.results) - each.passed] for each in (one, other)]
-    return bool(fisher_exact(table).pvalue < LEVEL / comparisons)
+    # not by scipy.stats, of which a server would hold 20 MB, and wait a second for
+    sizes, passed = (len(one.results), len(other.results)), one.passed + other.passed
+    ways = [
+        comb(sizes[0], k) * comb(sizes[1], passed - k)
+        for k in range(max(0, passed - sizes[1]), min(sizes[0], passed) + 1)
+    ]
+    here = comb(sizes[0], one.passed) * comb(sizes[1], other.passed)
+    return sum(way for way in ways if way <= here) / sum(ways) < LEVEL / comparisons
 
 
 def one_of(rows: Iterable[Any], key: str, what: str) -> Any:

@@ -210,6 +210,7 @@ def test_a_file_of_ones_own_is_a_row(tmp_path, capsys, monkeypatch):
         ],
         capture_output=True,
         text=True,
+        encoding="utf-8",
         check=False,
     )
     assert done.returncode == 0, done.stderr
