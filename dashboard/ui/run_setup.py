@@ -141,8 +141,7 @@ class NextRun(Fields, page="train"):
         hidden=True,
         always=lambda c: "run" in st.query_params,  # a run alone brings its own set-up
         help="What the model learns. From “Multi-query recall” on: benchmarks of the Scoreboard, which ask at places of the "
-        "source. "
-        "The tasks on your own data come last.",
+        "source. The tasks on your own data come last.",
     )
     task_settings = SettingsField("Task settings", key=lambda c: c.task)
     kind = Select[str](
