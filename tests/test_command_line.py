@@ -21,6 +21,7 @@ from tests.cases import each, instance
 from tests.training.small import small_run
 
 COMMANDS = (
+    "scoreboard",
     "recipe",
     "card",
     "train",

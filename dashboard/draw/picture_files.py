@@ -471,7 +471,7 @@ def paper_drawing(picture: Picture, millimetres: float) -> dict[str, Any]:
 def paper_spec(picture: ChartPicture, pixels: float) -> Spec:
     """A chart's spec as wide as this, without its title, with a title of each axis and all type of one size."""
     spec = picture.whole_spec()
-    heading = spec.pop("title", {}).get("text") or picture.title
+    heading = (spec.pop("title", None) or {}).get("text") or picture.title
     quantity = WITHOUT.split(f"{heading} ")[0].rpartition(": ")[2].strip(" ,")
     if isinstance(spec["height"], (int, float)):
         spec["height"] = min(spec["height"], TALLEST * pixels)
