@@ -177,9 +177,13 @@ class Board:
         """Those that were computed, a millisecond each."""
         return {}
 
+    def trials(self, mechanism: str, skill: str) -> list[Cell]:
+        """The trainings that choose the rate of one mechanism and skill."""
+        return [Cell(mechanism, skill, *one) for one in product(self.rates, self.rate_seeds)]
+
     def pending(self, mechanism: str, skill: str, results: Mapping[Cell, CellResult]) -> list[Cell]:
         """What is left to train of one mechanism and skill: first each rate, then each seed at the best rate."""
-        trials = [Cell(mechanism, skill, *one) for one in product(self.rates, self.rate_seeds)]
+        trials = self.trials(mechanism, skill)
         if left := [cell for cell in trials if cell not in results]:
             return left
         rate = best_rate([results[cell] for cell in trials])
@@ -190,13 +194,10 @@ class Board:
         self, mechanism: str, skill: str, results: Mapping[Cell, CellResult]
     ) -> "Score | None":
         """What the cells so far say of one mechanism and skill; None before all rates were tried."""
-        trials = [
-            results.get(Cell(mechanism, skill, *one))
-            for one in product(self.rates, self.rate_seeds)
-        ]
-        tried = [one for one in trials if one is not None]
-        if len(tried) < len(trials):
+        trials = self.trials(mechanism, skill)
+        if not all(cell in results for cell in trials):
             return None
+        tried = [results[cell] for cell in trials]
         rate, passes = best_rate(tried), self.skill(skill).passes
         cells = (results.get(Cell(mechanism, skill, rate, seed)) for seed in self.seeds)
         works = {one.rate for one in tried if one.value >= passes}

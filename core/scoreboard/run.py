@@ -84,12 +84,16 @@ def work(
     record_machine(run, "cpu")
     pairs = [*product(board.skills, board.mechanisms)][data["part"] :: data["parts"]]
     for skill, mechanism in pairs:
-        while left := board.pending(mechanism.key, skill.key, results(board)):
+        measured = results(board)  # others may have measured some meanwhile
+        while left := board.pending(mechanism.key, skill.key, measured):
             result = measure_cell(board, left[0], stop)
             if result is None:
                 return "stopped", f"Stopped after {count:,} cells, which are saved."
             run.require()
-            append_line(run.path / CELLS, with_checksum(json.dumps(plain(result))))
+            line = plain(result)
+            append_line(run.path / CELLS, with_checksum(json.dumps(line)))
+            # rounded as in the file: another worker that goes on chooses the same rate
+            measured[result.cell] = CellResult.from_json(line)
             count += 1
             on_cell(result)
     return "finished", f"Measured {count:,} cells."
